@@ -1,0 +1,29 @@
+/* threads_test.c - every task runs exactly once, for any thread count, many times over. */
+#include "harness/harness.h"
+
+#include <stdatomic.h>
+
+#include "base/threads.h"
+
+static _Atomic int hits[1000];
+
+static void count_hit(void *arg, int64_t task, int thread) {
+    (void)arg, (void)thread;
+    atomic_fetch_add(&hits[task], 1);
+}
+
+TEST(pool_runs_each_task_once, 5000) {
+    for (int threads = 1; threads <= 5; threads++) {
+        duet_pool *pool = NULL;
+        duet_error err = {0};
+        EXPECT_OK(duet_pool_open(threads, &pool, &err), err);
+        EXPECT_EQ(duet_pool_threads(pool), threads);
+        for (int round = 0; round < 50; round++) {
+            memset((void *)hits, 0, sizeof hits);
+            duet_pool_run(pool, 1000, count_hit, NULL);
+            for (int i = 0; i < 1000; i++) EXPECT_EQ(hits[i], 1);
+        }
+        duet_pool_close(&pool);
+        EXPECT(pool == NULL);
+    }
+}
