@@ -1,6 +1,6 @@
 # Test programs: one per folder of tests/, each a set of TEST() blocks run by tests/harness (one process and deadline per test).
-function(duet_test_program name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.c)
+function(duet_test_program name folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*.c)
   if(NOT sources)
     return()
   endif()
@@ -10,12 +10,12 @@ function(duet_test_program name)
   target_link_libraries(duet_${name} PRIVATE ${ARGN})
 endfunction()
 
-duet_test_program(unit duet_engine)
-duet_test_program(checkop duet_backend)
-duet_test_program(parity duet_engine)
-duet_test_program(fault duet_engine)
+duet_test_program(unit unit duet_engine)
+duet_test_program(checkop checkop duet_backend)
+duet_test_program(parity parity duet_engine)
+duet_test_program(fault fault duet_engine)
 if(NOT DUET_ENGINE_ONLY)
-  duet_test_program(media duet_api)
+  duet_test_program(media_test media duet_api)
 endif()
 
 # Fuzz targets: libFuzzer with clang, else a driver that replays files (the corpora run in every test run).
