@@ -1,37 +1,19 @@
 /* plan.h - every size that follows from a request and a model configuration, before any weight is touched.
  *
- *     request + config -> frames, canvas, latent shapes -> rows and segments -> chunks and tiles -> bytes and
- * FLOPs per stage
+ *     resolved request + config -> frames, canvas, latent shapes -> rows -> chunks and tiles -> FLOPs (build)
+ *     opened model + device     -> bytes of weights, activations, scratch, host memory by stage -> peak
+ * (cost)
  *
- * Stages allocate only what the plan announced; `duet plan` prints it; progress and admission read it. Pure:
- * no I/O. */
+ * Stages allocate only what the plan announced; `duet plan` prints it; progress and admission read it. No
+ * I/O: build is pure, cost asks the store for byte counts and the networks' own byte functions. */
 #ifndef DUET_ENGINE_PLAN_H
 #define DUET_ENGINE_PLAN_H
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "engine/geometry.h"
 #include "store/config.h"
-
-typedef enum duet_stage {
-    DUET_STAGE_LOAD,
-    DUET_STAGE_CONDITION,
-    DUET_STAGE_DENOISE,
-    DUET_STAGE_DECODE_AUDIO,
-    DUET_STAGE_DECODE_VIDEO,
-    DUET_STAGE_DELIVER,
-    DUET_N_STAGES
-} duet_stage;
-
-const char *duet_stage_name(duet_stage stage);
-
-typedef struct duet_stage_cost {
-    int64_t weights_mapped_bytes,
-        weights_copied_bytes; /* weights used in place / copied or packed while the stage runs */
-    int64_t activation_bytes; /* device buffers of the stage */
-    int64_t scratch_bytes;    /* largest op scratch */
-    int64_t host_bytes;       /* pixels, PCM, latents on the host */
-    double flops;
-} duet_stage_cost;
+#include "store/model.h"
 
 typedef struct duet_plan {
     /* geometry */
@@ -40,6 +22,7 @@ typedef struct duet_plan {
     int32_t latent_h, latent_w;                      /* Hl, Wl */
     int32_t patch_rows, patch_cols;                  /* Hl/ph, Wl/pw */
     int64_t text_rows, audio_rows, video_rows, rows; /* L, 2*Ta, T*R, S */
+    int64_t audio_samples;                           /* hop*Ta, per channel */
     /* schedule */
     int64_t points, evaluations;
     /* decode */
@@ -50,5 +33,25 @@ typedef struct duet_plan {
     int64_t base_bytes, media_bytes; /* the process itself; the encoder */
     int64_t peak_bytes;              /* predicted peak resident size */
 } duet_plan;
+
+typedef struct duet_plan_args {
+    int32_t width, height; /* multiples of config.canvas_multiple */
+    int64_t frames;        /* 17n+5, at least 22 */
+    int64_t text_rows;     /* at least 1 */
+    int64_t points;        /* at least 2 */
+    bool folder;           /* PNG frames and a WAV instead of an MP4 */
+} duet_plan_args;
+
+/* Geometry, rows, schedule, chunks, tiles and FLOPs; all bytes zero. DUET_E_INTERNAL for arguments outside
+ * the rules above, DUET_E_REQUEST (size) when an axis needs more than DUET_MAX_TILES tiles. */
+duet_status duet_plan_build(const duet_plan_args *args, const duet_model_config *config, duet_plan *out,
+                            duet_error *err);
+
+/* Bytes by stage and the predicted peak, for this model on this device. `model` and `dev` are only read. */
+void duet_plan_cost(duet_plan *plan, const duet_plan_args *args, const duet_model *model,
+                    const duet_device *dev);
+
+/* The public view of a plan. */
+void duet_plan_info_fill(const duet_plan *plan, const duet_model_config *config, duet_plan_info *out);
 
 #endif
