@@ -20,6 +20,9 @@ import overrides
 
 SHARD_BYTES = 5 << 30
 
+# The index names the repository, as the released one does; a local tree is loaded by its path all the same.
+HUB_ID = "MiniMaxAI/MiniMax-H3"
+
 
 def load_converter(path):
     """Import the conversion script, refusing any other file than the one the fixtures were made with."""
@@ -62,7 +65,7 @@ def convert(native, out, converter, shard_bytes=SHARD_BYTES):
     converter.convert_video_vae(shared, os.path.join(out, "vae"), vae, version, shard_bytes)
     converter.convert_audio_vae(shared, os.path.join(out, "audio_vae"), version)
     converter.write_scheduler_configs(shared, out, version)
-    converter.write_model_index(out, out, version)
+    converter.write_model_index(out, HUB_ID, version)
     for folder in ("text_encoder", "tokenizer", "processor"):
         shutil.copytree(os.path.join(shared, folder), os.path.join(out, folder), dirs_exist_ok=True)
     overrides.write_our_keys(out, overrides.our_keys(overrides.read_json(shared, "model_index.json")))

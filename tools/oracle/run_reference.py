@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Run one t2va request through the reference and write its taps, a safetensors file per stage.
+
+    run_reference.py TREE --prompt TEXT --size 96x64 --num-frames 22 --out DIR [--tap 'dit.*' ...]
+
+TREE is a diffusers tree made by convert.py. The files are those of `duet generate --dump`: condition, pack, denoise,
+decode, deliver. The tensors of the request are always written; network taps by `--tap` (shell patterns).
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+
+import environment
+import tensors
+
+# Always recorded: the contract between duet and the oracle.
+REQUEST_TAPS = ["video_noise", "audio_noise", "step_*"]
+
+
+@dataclass
+class Request:
+    """A resolved request. Ladders replace points; noise is 'sglang' or 'diffusers' unless init_noise is given."""
+
+    prompt: str
+    width: int
+    height: int
+    frames: int
+    points: int = 50
+    seed: int = 42
+    noise: str = "sglang"
+    init_noise: tuple = None
+    flow_shift: float = None
+    audio_flow_shift: float = None
+    sigmas: list = None
+    audio_sigmas: list = None
+    base_schedule: list = None
+
+
+def numbers(text):
+    return [float(x) for x in text.split(",")]
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tree")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--prompt")
+    parser.add_argument("--prompt-file")
+    parser.add_argument("--size", required=True, help="WIDTHxHEIGHT")
+    parser.add_argument("--num-frames", type=int, required=True)
+    parser.add_argument("--num-inference-steps", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--noise", choices=("sglang", "diffusers"), default="sglang")
+    parser.add_argument("--init-noise", help="file with video_noise and audio_noise rows")
+    parser.add_argument("--flow-shift", type=float)
+    parser.add_argument("--audio-flow-shift", type=float)
+    parser.add_argument("--sigmas", type=numbers)
+    parser.add_argument("--audio-sigmas", type=numbers)
+    parser.add_argument("--base-schedule", type=numbers)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tap", action="append", default=[], help="pattern of further taps; may be repeated")
+    args = parser.parse_args(argv)
+    if (args.prompt is None) == (args.prompt_file is None):
+        parser.error("one of --prompt and --prompt-file")
+    return args
+
+
+def request_of(args):
+    prompt = args.prompt
+    if prompt is None:
+        with open(args.prompt_file, encoding="utf-8", newline="") as f:
+            prompt = f.read().removesuffix("\n")
+    noise = None
+    if args.init_noise:
+        rows, _ = tensors.read(args.init_noise)
+        noise = (rows["video_noise"].copy(), rows["audio_noise"].copy())
+    width, height = (int(x) for x in args.size.split("x"))
+    return Request(
+        prompt=prompt, width=width, height=height, frames=args.num_frames, points=args.num_inference_steps,
+        seed=args.seed, noise=args.noise, init_noise=noise, flow_shift=args.flow_shift,
+        audio_flow_shift=args.audio_flow_shift, sigmas=args.sigmas, audio_sigmas=args.audio_sigmas,
+        base_schedule=args.base_schedule,
+    )
+
+
+def write(out, files):
+    meta = {"environment": environment.describe()}
+    for stem, values in files.items():
+        tensors.write(os.path.join(out, f"{stem}.safetensors"), values, meta)
+
+
+def main():
+    args = parse(sys.argv[1:])
+    import reference
+    import taps
+
+    pipeline = reference.load(args.tree, args.threads)
+    recorder = taps.Recorder(REQUEST_TAPS + args.tap)
+    if args.tap:
+        reference.attach(pipeline, recorder)
+    write(args.out, reference.run(pipeline, request_of(args), recorder))
+
+
+if __name__ == "__main__":
+    main()
