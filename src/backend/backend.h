@@ -59,7 +59,8 @@ void duet_fill_zero(duet_stream *stream, void *device_dst, int64_t bytes);
 #include "backend/ops.def"
 #undef DUET_OP
 
-/* Scratch an op would need: pure function of the arguments' shapes. */
+/* Scratch an op would need: pure function of the arguments' shapes (pointers and weights may be NULL) and the
+ * device's thread count. */
 #define DUET_OP(name, ptrs, weights)                                                                         \
     size_t duet_##name##_scratch_bytes(const duet_device *dev, const duet_##name##_args *args);
 #include "backend/ops.def"

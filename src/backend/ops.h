@@ -236,7 +236,8 @@ typedef enum duet_op {
 } duet_op;
 
 /* Execute one op now, on the calling thread's pool, args already translated. `scratch` has
- * scratch_bytes(args) bytes, 64-byte aligned. */
+ * scratch_bytes(args, threads of the pool) bytes, 64-byte aligned. scratch_bytes reads shapes and strides
+ * alone, never a pointer: the plan calls it before any weight is open. */
 typedef struct duet_kernel_ctx {
     struct duet_pool *pool;
     void *scratch;
@@ -252,7 +253,7 @@ typedef struct duet_kernel_ctx {
 typedef struct duet_kernels {
 #define DUET_OP(name, ptrs, weights)                                                                         \
     duet_##name##_fn name;                                                                                   \
-    size_t (*name##_scratch_bytes)(const duet_##name##_args *); /* NULL = none */
+    size_t (*name##_scratch_bytes)(const duet_##name##_args *, int n_threads); /* NULL = none */
 #include "backend/ops.def"
 #undef DUET_OP
 } duet_kernels;

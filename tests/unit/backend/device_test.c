@@ -1,0 +1,135 @@
+/* device_test.c - devices, buffers, streams and weights through the public header, on every backend. */
+#include "harness/harness.h"
+
+#include "backend/residency.h"
+#include "base/alloc.h"
+
+static duet_device *open_device(const char *backend, int n_threads) {
+    duet_device *dev = NULL;
+    duet_error err = {0};
+    EXPECT_OK(
+        duet_device_open(&(duet_device_options){.backend = backend, .n_threads = n_threads}, &dev, &err),
+        err);
+    return dev;
+}
+
+static const char *const backends[] = {"ref", "cpu"};
+enum { N_BACKENDS = sizeof backends / sizeof *backends };
+
+TEST(device_counts_its_buffers, 5000) {
+    for (int i = 0; i < N_BACKENDS; i++) {
+        duet_device *dev = open_device(backends[i], 1);
+        duet_error err = {0};
+        void *a = NULL, *b = NULL;
+        EXPECT_OK(duet_device_alloc(dev, 1000, "a", &a, &err), err);
+        EXPECT_OK(duet_device_alloc(dev, 500, "b", &b, &err), err);
+        EXPECT_EQ((uintptr_t)a % 64, 0);
+        EXPECT_EQ(duet_device_live_bytes(dev), 1500);
+        duet_device_free(dev, a);
+        EXPECT_EQ(duet_device_live_bytes(dev), 500);
+        EXPECT_EQ(duet_device_peak_bytes(dev), 1500);
+        duet_device_free(dev, b);
+        duet_device_free(dev, NULL);
+        EXPECT_EQ(duet_device_live_bytes(dev), 0);
+        duet_device_close(&dev);
+        EXPECT(dev == NULL);
+        duet_device_close(&dev);
+        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+    }
+}
+
+TEST(device_refuses_unknown_names, 2000) {
+    duet_device *dev = NULL;
+    duet_error err = {0};
+    EXPECT_EQ(duet_device_open(&(duet_device_options){.backend = "abacus"}, &dev, &err), DUET_E_UNSUPPORTED);
+    EXPECT_HAS(err.message, "abacus");
+    EXPECT(dev == NULL);
+    err = (duet_error){0};
+    EXPECT_EQ(duet_device_open(&(duet_device_options){.cpu_level = "mmx"}, &dev, &err), DUET_E_UNSUPPORTED);
+    EXPECT_HAS(err.message, "mmx");
+    EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+}
+
+TEST(stream_runs_in_order, 5000) {
+    static const float w_data[6] = {1, 2, 3, 4, 5, 6}, x_data[4] = {1, 10, 100, 1000};
+    static const float want[6] = {21, 43, 65, 2100, 4300, 6500};
+    for (int i = 0; i < N_BACKENDS; i++) {
+        duet_device *dev = open_device(backends[i], 2);
+        duet_stream *stream = NULL;
+        duet_residency *residency = NULL;
+        duet_error err = {0};
+        duet_weight w = duet_weight_view("w", DUET_F32, DUET_SHAPE(3, 2), w_data);
+        duet_unit unit = {.name = "unit", .weights = (duet_weight *[]){&w}, .n_weights = 1};
+        float *x = NULL, *y = NULL, got[6];
+        EXPECT_OK(duet_stream_open(dev, 0, &stream, &err), err);
+        EXPECT_OK(duet_residency_open(dev, &residency, &err), err);
+        EXPECT_OK(duet_device_alloc(dev, sizeof x_data, "x", (void **)&x, &err), err);
+        EXPECT_OK(duet_device_alloc(dev, sizeof got, "y", (void **)&y, &err), err);
+        duet_copy_in(stream, x, x_data, sizeof x_data);
+        EXPECT_OK(residency->acquire(residency, &unit, stream, &err), err);
+        duet_linear(stream, &(duet_linear_args){.x = x,
+                                                .y = y,
+                                                .w = &w,
+                                                .rows = 2,
+                                                .cols_in = 2,
+                                                .cols_out = 3,
+                                                .x_stride = 2,
+                                                .y_stride = 3});
+        residency->release(residency, &unit, stream);
+        duet_copy_out(stream, got, y, sizeof got);
+        EXPECT_OK(duet_stream_sync(stream, &err), err);
+        for (int j = 0; j < 6; j++) EXPECT(got[j] == want[j]);
+        residency->retire(residency, &unit, stream);
+        EXPECT(w.prepared == NULL && w.piece[0].data == w_data);
+        duet_residency_close(&residency);
+        duet_stream_close(&stream);
+        duet_device_free(dev, x);
+        duet_device_free(dev, y);
+        EXPECT_EQ(duet_device_live_bytes(dev), 0);
+        duet_device_close(&dev);
+        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+    }
+}
+
+/* Fail every allocation in turn: what was refused is named, the error sticks, nothing stays behind. */
+TEST(device_survives_refused_memory, 10000) {
+    static const float w_data[64 * 64], x_data[64];
+    int refused = 0;
+    for (int64_t nth = 0;; nth++) {
+        duet_device *dev = NULL;
+        duet_stream *stream = NULL;
+        duet_error err = {0};
+        duet_weight w = duet_weight_view("w", DUET_F32, DUET_SHAPE(64, 64), w_data);
+        void *x = NULL;
+        duet_mem_fault_arm(nth);
+        duet_status st = duet_device_open(&(duet_device_options){.n_threads = 2}, &dev, &err);
+        if (st == DUET_OK) st = duet_stream_open(dev, 0, &stream, &err);
+        if (st == DUET_OK) st = duet_device_alloc(dev, 512, "activations of the test", &x, &err);
+        if (st == DUET_OK) {
+            duet_copy_in(stream, x, x_data, sizeof x_data);
+            duet_linear(stream, &(duet_linear_args){.x = x,
+                                                    .y = (float *)x + 64,
+                                                    .w = &w,
+                                                    .rows = 1,
+                                                    .cols_in = 64,
+                                                    .cols_out = 64,
+                                                    .x_stride = 64,
+                                                    .y_stride = 64});
+            st = duet_stream_sync(stream, &err);
+            EXPECT_EQ(duet_stream_sync(stream, NULL), st);
+        } else if (stream) {
+            EXPECT_HAS(err.message, "activations of the test");
+        }
+        int fired = duet_mem_fault_fired();
+        duet_mem_fault_arm(-1);
+        duet_device_free(dev, x);
+        duet_stream_close(&stream);
+        duet_device_close(&dev);
+        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+        if (!fired) break;
+        EXPECT_EQ(st, DUET_E_MEMORY);
+        EXPECT(err.message[0] != '\0');
+        refused++;
+    }
+    EXPECT(refused >= 5);
+}
