@@ -18,7 +18,7 @@ typedef struct duet_dump_depths {
     int32_t dit_layers, text_layers, vit_layers;
 } duet_dump_depths;
 duet_status duet_dump_open(const char *dir, const duet_dump_depths *depths, duet_dump **out, duet_error *err);
-void duet_dump_close(duet_dump **dump); /* drops what was not flushed */
+void duet_dump_close(duet_dump **dump);   /* drops what was not flushed */
 duet_tap *duet_dump_tap(duet_dump *dump); /* NULL-safe: NULL for NULL */
 
 /* Write everything heard since the last flush as DIR/<file>.safetensors; waits for the stream (may be NULL). Returns the first
