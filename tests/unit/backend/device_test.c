@@ -1,7 +1,7 @@
 /* device_test.c - devices, buffers, streams and weights through the public header, on every backend. */
 #include "harness/harness.h"
 
-#include "backend/residency.h"
+#include "backend/backend.h"
 #include "base/alloc.h"
 
 static duet_device *open_device(const char *backend, int n_threads) {
@@ -56,17 +56,14 @@ TEST(stream_runs_in_order, 5000) {
     for (int i = 0; i < N_BACKENDS; i++) {
         duet_device *dev = open_device(backends[i], 2);
         duet_stream *stream = NULL;
-        duet_residency *residency = NULL;
         duet_error err = {0};
         duet_weight w = duet_weight_view("w", DUET_F32, DUET_SHAPE(3, 2), w_data);
-        duet_unit unit = {.name = "unit", .weights = (duet_weight *[]){&w}, .n_weights = 1};
         float *x = NULL, *y = NULL, got[6];
         EXPECT_OK(duet_stream_open(dev, 0, &stream, &err), err);
-        EXPECT_OK(duet_residency_open(dev, &residency, &err), err);
         EXPECT_OK(duet_device_alloc(dev, sizeof x_data, "x", (void **)&x, &err), err);
         EXPECT_OK(duet_device_alloc(dev, sizeof got, "y", (void **)&y, &err), err);
         duet_copy_in(stream, x, x_data, sizeof x_data);
-        EXPECT_OK(residency->acquire(residency, &unit, stream, &err), err);
+        EXPECT_OK(duet_weight_prepare(dev, &w, &err), err);
         duet_linear(stream, &(duet_linear_args){.x = x,
                                                 .y = y,
                                                 .w = &w,
@@ -75,13 +72,11 @@ TEST(stream_runs_in_order, 5000) {
                                                 .cols_out = 3,
                                                 .x_stride = 2,
                                                 .y_stride = 3});
-        residency->release(residency, &unit, stream);
         duet_copy_out(stream, got, y, sizeof got);
         EXPECT_OK(duet_stream_sync(stream, &err), err);
         for (int j = 0; j < 6; j++) EXPECT(got[j] == want[j]);
-        residency->retire(residency, &unit, stream);
+        duet_weight_unprepare(dev, &w);
         EXPECT(w.prepared == NULL && w.piece[0].data == w_data);
-        duet_residency_close(&residency);
         duet_stream_close(&stream);
         duet_device_free(dev, x);
         duet_device_free(dev, y);
