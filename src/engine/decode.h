@@ -43,7 +43,8 @@ typedef struct duet_decode_video_args {
     int64_t latents_t;
     int32_t latent_h, latent_w;
     duet_sink *sink; /* already open; gets frames only; NULL: taps alone */
-    duet_tap *tap;   /* "frames" u8 [F,H,W,3] (held whole when wanted) and the network's tile taps */
+    duet_tap
+        *tap; /* "frames" u8 [F,H,W,3]; vvae.chunk_C.stitched; vvae.chunk_C.tile_Y_X.raw and the network's */
     const duet_progress *progress; /* stage DECODE_VIDEO, one step a tile; NULL: none */
 } duet_decode_video_args;
 duet_status duet_decode_video(const duet_decode_video_args *args, duet_error *err);
