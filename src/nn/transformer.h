@@ -5,7 +5,11 @@
  *
  * The state is owned by `denoise`, so that caches can skip blocks and previews can look in. Rows are laid out
  * by engine/pack: this file never knows which rows are what, only tags, timestep indices and positions.
- * Units: "embed" (patch and condition projections, heads), "refiner.i", "blocks.i", "adaln". */
+ * Units: "embed" (patch and condition projections, heads, norms outside blocks), "refiner.i", "blocks.i",
+ * "adaln.time", "adaln.i", "adaln.final" (each retired as soon as its table is built).
+ *
+ * Tensors are fp32 without intermediate rounding (design 4). Names of taps: docs/oracle.md. Thread rule: one stream at a
+ * time per state. */
 #ifndef DUET_NN_TRANSFORMER_H
 #define DUET_NN_TRANSFORMER_H
 
@@ -45,6 +49,9 @@ int64_t duet_dit_activation_bytes(const duet_dit_config *config, int64_t rows, i
 int64_t duet_dit_scratch_bytes(const duet_dit_config *config, const duet_device *dev, int64_t rows,
                                int64_t text_rows);
 int64_t duet_dit_table_bytes(const duet_dit_config *config, int64_t n_t);
+/* What duet_dit_tables_build holds besides the tables until it returns, and the largest op scratch it uses. */
+int64_t duet_dit_table_temp_bytes(const duet_dit_config *config, int64_t n_t);
+int64_t duet_dit_table_scratch_bytes(const duet_dit_config *config, const duet_device *dev, int64_t n_t);
 
 /* Allocate activations, upload positions (as cos/sin) and tags, project and refine the text rows. text:
  * device [text_rows, text_dim]. */
