@@ -13,10 +13,10 @@
 typedef struct duet_text_model duet_text_model;
 
 duet_status duet_text_model_open(duet_model *model, duet_device *dev, duet_text_model **out, duet_error *err);
-void duet_text_model_close(duet_text_model **text);
+void duet_text_model_close(duet_text_model **text); /* streams that ran it must be idle */
 
 /* Activation bytes that a forward over n_rows allocates on the device (for the plan), and the largest op
- * scratch. */
+ * scratch. The activations are kept until close and regrown (after a sync) only for a longer text. */
 int64_t duet_text_model_activation_bytes(const duet_text_config *config, int64_t n_rows);
 int64_t duet_text_model_scratch_bytes(const duet_text_config *config, const duet_device *dev, int64_t n_rows);
 

@@ -13,7 +13,7 @@ typedef struct duet_tokenizer duet_tokenizer;
 duet_status duet_tokenizer_open(const duet_tokenizer_files *files, duet_tokenizer **out, duet_error *err);
 void duet_tokenizer_close(duet_tokenizer **tokenizer);
 
-/* Encode one segment. *ids is allocated (duet_free); n_bytes may contain NULs. Invalid UTF-8 is refused
+/* Encode one segment. *ids is allocated (duet_free; NULL when the segment is empty); it may contain NULs. Invalid UTF-8 is refused
  * (param "prompt", code invalid_encoding). */
 duet_status duet_tokenizer_encode(const duet_tokenizer *tokenizer, const char *utf8, int64_t n_bytes,
                                   int32_t **ids, int64_t *n_ids, duet_error *err);
