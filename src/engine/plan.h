@@ -39,17 +39,20 @@ typedef struct duet_plan_args {
     int64_t frames;        /* 17n+5, at least 22 */
     int64_t text_rows;     /* at least 1 */
     int64_t points;        /* at least 2 */
-    bool folder;           /* PNG frames and a WAV instead of an MP4 */
+    int64_t timesteps;     /* distinct timesteps of the schedule, one AdaLN table row each */
+    int64_t media_bytes;   /* what encoding will hold, as the media say (cost only) */
 } duet_plan_args;
 
-/* Geometry, rows, schedule, chunks, tiles and FLOPs; all bytes zero. DUET_E_INTERNAL for arguments outside
- * the rules above, DUET_E_REQUEST (size) when an axis needs more than DUET_MAX_TILES tiles. */
+/* Geometry, rows, schedule, chunks and tiles; costs are zero but for the FLOPs of condition and denoise.
+ * DUET_E_MODEL when the decoder's own constants cannot make these frames, DUET_E_REQUEST (width, height) when
+ * an axis cannot be tiled. */
 duet_status duet_plan_build(const duet_plan_args *args, const duet_model_config *config, duet_plan *out,
                             duet_error *err);
 
-/* Bytes by stage and the predicted peak, for this model on this device. `model` and `dev` are only read. */
+/* Bytes and the decoders' FLOPs by stage, and the predicted peak, for this model on this device. `base_bytes`
+ * is what the process holds before work. `model` and `dev` are only read. */
 void duet_plan_cost(duet_plan *plan, const duet_plan_args *args, const duet_model *model,
-                    const duet_device *dev);
+                    const duet_device *dev, int64_t base_bytes);
 
 /* The public view of a plan. */
 void duet_plan_info_fill(const duet_plan *plan, const duet_model_config *config, duet_plan_info *out);

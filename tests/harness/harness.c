@@ -121,7 +121,8 @@ static int wanted(const harness_test *t, int argc, char **argv) {
 int main(int argc, char **argv) {
     const char *slow = getenv("DUET_TEST_SLOWDOWN");
     double slowdown = slow ? atof(slow) : 1.0;
-    int passed = 0, failed = 0, skipped = 0;
+    int passed = 0, failed = 0, skipped = 0, exit_code = 0;
+    if (harness_other_main && harness_other_main(argc, argv, &exit_code)) return exit_code;
     for (const harness_test *t = tests; t; t = t->next) {
         if (argc == 2 && strcmp(argv[1], "--list") == 0) {
             printf("%s\n", t->name);

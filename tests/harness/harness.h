@@ -30,6 +30,9 @@ const char *harness_source_dir(void);           /* root of the source tree */
 const char *harness_tmp_dir(void);              /* fresh, removed afterwards; one per test */
 const char *harness_need_env(const char *name); /* value, or a loud skip */
 
+/* A program may define this to serve command lines of its own (a bench): true when it did, with its exit code. */
+bool harness_other_main(int argc, char **argv, int *exit_code) __attribute__((weak));
+
 #define TEST(name, deadline_ms)                                                                              \
     static void test_##name(void);                                                                           \
     __attribute__((constructor)) static void register_##name(void) {                                         \
