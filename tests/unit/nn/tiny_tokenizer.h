@@ -5,9 +5,10 @@
 #ifndef DUET_TEST_TINY_TOKENIZER_H
 #define DUET_TEST_TINY_TOKENIZER_H
 
-#include <stdlib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "harness/harness.h"
 #include "nn/tokenizer.h"
 #include "nn/unicode.h"
 
