@@ -56,7 +56,8 @@ static duet_status read_all(int fd, const char *path, char *text, size_t bytes, 
     return DUET_OK;
 }
 
-duet_status duet__read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes, duet_error *err) {
+duet_status duet__read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
+                            duet_error *err) {
     int fd;
     *out = NULL;
     duet_status st = open_regular(path, &fd, out_bytes, err);

@@ -17,7 +17,8 @@ duet_status duet__map_open(const char *path, duet__map *out, duet_error *err);
 void duet__map_close(duet__map *map); /* idempotent */
 
 /* Whole file into memory (duet_free), NUL appended. More than max_bytes: DUET_E_MODEL. */
-duet_status duet__read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes, duet_error *err);
+duet_status duet__read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
+                            duet_error *err);
 
 bool duet__is_dir(const char *path);
 bool duet__is_file(const char *path);

@@ -27,7 +27,8 @@ const char *duet__json_prescan(const char *text, size_t bytes, int max_depth, in
     return NULL;
 }
 
-duet_status duet__doc_parse(const char *text, size_t bytes, const char *label, duet__doc *out, duet_error *err) {
+duet_status duet__doc_parse(const char *text, size_t bytes, const char *label, duet__doc *out,
+                            duet_error *err) {
     *out = (duet__doc){0};
     const char *wrong = duet__json_prescan(text, bytes, 32, 1 << 20);
     if (wrong) return duet_fail(err, DUET_E_MODEL, "%s: JSON %s", label, wrong);
@@ -84,17 +85,18 @@ const char *duet__doc_string(const duet__doc *doc, const char *key) {
 }
 
 static duet_status absent(const duet__doc *doc, const char *key, const char *kind, duet_error *err) {
-    if (!duet__doc_has(doc, key)) return duet_fail(err, DUET_E_MODEL, "%s: key %s is missing", doc->label, key);
+    if (!duet__doc_has(doc, key))
+        return duet_fail(err, DUET_E_MODEL, "%s: key %s is missing", doc->label, key);
     return duet_fail(err, DUET_E_MODEL, "%s: key %s must be %s", doc->label, key, kind);
 }
 
-static duet_status check_i64(const duet__doc *doc, const char *key, const json_t *value, int64_t lo, int64_t hi,
-                             int64_t *out, duet_error *err) {
+static duet_status check_i64(const duet__doc *doc, const char *key, const json_t *value, int64_t lo,
+                             int64_t hi, int64_t *out, duet_error *err) {
     if (!json_is_integer(value)) return absent(doc, key, "an integer", err);
     *out = json_integer_value(value);
     if (*out < lo || *out > hi)
-        return duet_fail(err, DUET_E_MODEL, "%s: key %s must be between %lld and %lld (got %lld)", doc->label, key,
-                         (long long)lo, (long long)hi, (long long)*out);
+        return duet_fail(err, DUET_E_MODEL, "%s: key %s must be between %lld and %lld (got %lld)", doc->label,
+                         key, (long long)lo, (long long)hi, (long long)*out);
     return DUET_OK;
 }
 
@@ -103,8 +105,8 @@ static duet_status check_f64(const duet__doc *doc, const char *key, const json_t
     if (!json_is_number(value)) return absent(doc, key, "a number", err);
     *out = json_number_value(value);
     if (!(*out >= lo && *out <= hi))
-        return duet_fail(err, DUET_E_MODEL, "%s: key %s must be between %g and %g (got %g)", doc->label, key, lo, hi,
-                         *out);
+        return duet_fail(err, DUET_E_MODEL, "%s: key %s must be between %g and %g (got %g)", doc->label, key,
+                         lo, hi, *out);
     return DUET_OK;
 }
 
@@ -125,14 +127,14 @@ static duet_status open_list(const duet__doc *doc, const char *key, int max, jso
     if (!json_is_array(*list)) return absent(doc, key, "a list of numbers", err);
     size_t size = json_array_size(*list);
     if (size < 1 || size > (size_t)max)
-        return duet_fail(err, DUET_E_MODEL, "%s: key %s must have 1 to %d entries (got %zu)", doc->label, key, max,
-                         size);
+        return duet_fail(err, DUET_E_MODEL, "%s: key %s must have 1 to %d entries (got %zu)", doc->label, key,
+                         max, size);
     *n = (int32_t)size;
     return DUET_OK;
 }
 
-duet_status duet__doc_i32s(const duet__doc *doc, const char *key, int max, int64_t lo, int64_t hi, int32_t *out,
-                           int32_t *n, duet_error *err) {
+duet_status duet__doc_i32s(const duet__doc *doc, const char *key, int max, int64_t lo, int64_t hi,
+                           int32_t *out, int32_t *n, duet_error *err) {
     json_t *list;
     duet_status st = open_list(doc, key, max, &list, n, err);
     for (int32_t i = 0; st == DUET_OK && i < *n; i++) {

@@ -21,7 +21,8 @@ enum { DUET__CONFIG_MAX_BYTES = 8 << 20 };
  * hostile file costs no more memory than a few times its size. Returns NULL or what is wrong. */
 const char *duet__json_prescan(const char *text, size_t bytes, int max_depth, int64_t max_values);
 
-duet_status duet__doc_parse(const char *text, size_t bytes, const char *label, duet__doc *out, duet_error *err);
+duet_status duet__doc_parse(const char *text, size_t bytes, const char *label, duet__doc *out,
+                            duet_error *err);
 duet_status duet__doc_open(const char *path, duet__doc *out, duet_error *err);
 void duet__doc_close(duet__doc *doc); /* idempotent */
 
@@ -31,10 +32,11 @@ const char *duet__doc_string(const duet__doc *doc, const char *key); /* NULL whe
 
 duet_status duet__doc_i64(const duet__doc *doc, const char *key, int64_t lo, int64_t hi, int64_t *out,
                           duet_error *err);
-duet_status duet__doc_f64(const duet__doc *doc, const char *key, double lo, double hi, double *out, duet_error *err);
+duet_status duet__doc_f64(const duet__doc *doc, const char *key, double lo, double hi, double *out,
+                          duet_error *err);
 /* Lists of 1..max numbers, each in range. */
-duet_status duet__doc_i32s(const duet__doc *doc, const char *key, int max, int64_t lo, int64_t hi, int32_t *out,
-                           int32_t *n, duet_error *err);
+duet_status duet__doc_i32s(const duet__doc *doc, const char *key, int max, int64_t lo, int64_t hi,
+                           int32_t *out, int32_t *n, duet_error *err);
 duet_status duet__doc_f64s(const duet__doc *doc, const char *key, int max, double lo, double hi, double *out,
                            int32_t *n, duet_error *err);
 

@@ -4,26 +4,30 @@
 #include <ctype.h>
 #include <string.h>
 
-#define DIT(from, to, how) {DUET_COMPONENT_DIT, from, {to}, how}
-#define VVAE(from, to, how) {DUET_COMPONENT_VVAE, from, {to}, how}
+#define DIT(from, to, how)                                                                                   \
+    { DUET_COMPONENT_DIT, from, {to}, how }
+#define VVAE(from, to, how)                                                                                  \
+    { DUET_COMPONENT_VVAE, from, {to}, how }
 
 static const duet__rule native_rules[] = {
     DIT("blocks.#.attn.qkv_proj.weight", "blocks.#.attn.qkv_proj.weight", DUET__GROUPED),
-    DIT("token_refiner.blocks.#.attn.qkv_proj.weight", "token_refiner.blocks.#.attn.qkv_proj.weight", DUET__GROUPED),
-    VVAE("decoder.transformer_blocks.#.attn.to_qkv.*", "decoder.transformer_blocks.#.attn.to_qkv.*", DUET__GROUPED),
+    DIT("token_refiner.blocks.#.attn.qkv_proj.weight", "token_refiner.blocks.#.attn.qkv_proj.weight",
+        DUET__GROUPED),
+    VVAE("decoder.transformer_blocks.#.attn.to_qkv.*", "decoder.transformer_blocks.#.attn.to_qkv.*",
+         DUET__GROUPED),
 };
 
 /* Blocks and refiner blocks follow the same rules under different prefixes. */
-#define BLOCK(from, to)                                                                                             \
-    {DUET_COMPONENT_DIT,                                                                                            \
-     from ".#.attn.qkv_proj.weight",                                                                                \
-     {to ".#.attn.to_q.weight", to ".#.attn.to_k.weight", to ".#.attn.to_v.weight"},                                \
-     DUET__SPLIT},                                                                                                  \
-        DIT(from ".#.attn.q_norm.weight", to ".#.attn.norm_q.weight", DUET__PLAIN),                                 \
-        DIT(from ".#.attn.k_norm.weight", to ".#.attn.norm_k.weight", DUET__PLAIN),                                 \
-        DIT(from ".#.attn.out_proj.weight", to ".#.attn.to_out.0.weight", DUET__PLAIN),                             \
-        DIT(from ".#.mlp.fc1.weight", to ".#.ff.net.0.proj.weight", DUET__SWAPPED),                                 \
-        DIT(from ".#.mlp.fc2.weight", to ".#.ff.net.2.weight", DUET__PLAIN),                                        \
+#define BLOCK(from, to)                                                                                      \
+    {DUET_COMPONENT_DIT,                                                                                     \
+     from ".#.attn.qkv_proj.weight",                                                                         \
+     {to ".#.attn.to_q.weight", to ".#.attn.to_k.weight", to ".#.attn.to_v.weight"},                         \
+     DUET__SPLIT},                                                                                           \
+        DIT(from ".#.attn.q_norm.weight", to ".#.attn.norm_q.weight", DUET__PLAIN),                          \
+        DIT(from ".#.attn.k_norm.weight", to ".#.attn.norm_k.weight", DUET__PLAIN),                          \
+        DIT(from ".#.attn.out_proj.weight", to ".#.attn.to_out.0.weight", DUET__PLAIN),                      \
+        DIT(from ".#.mlp.fc1.weight", to ".#.ff.net.0.proj.weight", DUET__SWAPPED),                          \
+        DIT(from ".#.mlp.fc2.weight", to ".#.ff.net.2.weight", DUET__PLAIN),                                 \
         DIT(from ".#.*", to ".#.*", DUET__PLAIN)
 
 #define VIT "decoder.transformer_blocks.#."
@@ -42,7 +46,8 @@ static const duet__rule diffusers_rules[] = {
     DIT("final_layer.audio_out.*", "audio_proj_out.*", DUET__PLAIN),
     DIT("rope.inv_freq", "", DUET__ABSENT),
 
-    VVAE("encoder.down.#.block.#.nin_shortcut.*", "encoder.down_blocks.#.resnets.#.conv_shortcut.*", DUET__PLAIN),
+    VVAE("encoder.down.#.block.#.nin_shortcut.*", "encoder.down_blocks.#.resnets.#.conv_shortcut.*",
+         DUET__PLAIN),
     VVAE("encoder.down.#.block.#.*", "encoder.down_blocks.#.resnets.#.*", DUET__PLAIN),
     VVAE("encoder.down.#.downsample.*", "encoder.down_blocks.#.downsamplers.0.*", DUET__PLAIN),
     VVAE("decoder.x_embedder.*", "decoder.proj_in.*", DUET__PLAIN),

@@ -31,7 +31,7 @@ typedef struct duet__rule {
 } duet__rule;
 
 typedef struct duet__layout {
-    const char *name;                           /* "native", "diffusers" */
+    const char *name; /* "native", "diffusers" */
     const duet__rule *rules;
     int n_rules;
     const char *dir[DUET_N_COMPONENTS];         /* folder of the weights; the transformer's for FL2VA */

@@ -57,10 +57,12 @@ static bool printable(const char *name) {
     return true;
 }
 
-static duet_status read_shape(const duet_st_file *f, duet_st_tensor *t, const json_t *shape, duet_error *err) {
+static duet_status read_shape(const duet_st_file *f, duet_st_tensor *t, const json_t *shape,
+                              duet_error *err) {
     if (!json_is_array(shape)) return damaged(f, err, "tensor %s: shape is missing or not a list", t->name);
     if (json_array_size(shape) > DUET_MAX_RANK)
-        return damaged(f, err, "tensor %s: %zu dimensions, at most %d", t->name, json_array_size(shape), DUET_MAX_RANK);
+        return damaged(f, err, "tensor %s: %zu dimensions, at most %d", t->name, json_array_size(shape),
+                       DUET_MAX_RANK);
     t->shape.rank = (int)json_array_size(shape);
     for (int i = 0; i < t->shape.rank; i++) {
         json_t *dim = json_array_get(shape, (size_t)i);
@@ -71,25 +73,26 @@ static duet_status read_shape(const duet_st_file *f, duet_st_tensor *t, const js
     return DUET_OK;
 }
 
-static duet_status read_range(const duet_st_file *f, duet_st_tensor *t, const json_t *range, duet_error *err) {
+static duet_status read_range(const duet_st_file *f, duet_st_tensor *t, const json_t *range,
+                              duet_error *err) {
     json_t *begin = json_array_get(range, 0), *end = json_array_get(range, 1);
     if (json_array_size(range) != 2 || !json_is_integer(begin) || !json_is_integer(end))
         return damaged(f, err, "tensor %s: data_offsets is not a pair of whole numbers", t->name);
     int64_t from = json_integer_value(begin), to = json_integer_value(end), want;
     if (from < 0 || to < from)
-        return damaged(f, err, "tensor %s: data_offsets [%lld, %lld) is not a range", t->name, (long long)from,
-                       (long long)to);
+        return damaged(f, err, "tensor %s: data_offsets [%lld, %lld) is not a range", t->name,
+                       (long long)from, (long long)to);
     if (!duet_shape_elems(&t->shape, &want) ||
         __builtin_mul_overflow(want, (int64_t)duet_dtype_bytes(t->dtype), &want))
         return damaged(f, err, "tensor %s: the product of its dimensions overflows", t->name);
     char shape[160];
     if (to - from != want)
         return damaged(f, err, "tensor %s: %s %s takes %lld bytes, but its range holds %lld", t->name,
-                       duet_dtype_name(t->dtype), duet_shape_text(&t->shape, shape, sizeof shape), (long long)want,
-                       (long long)(to - from));
+                       duet_dtype_name(t->dtype), duet_shape_text(&t->shape, shape, sizeof shape),
+                       (long long)want, (long long)(to - from));
     if (to > f->section_bytes)
-        return damaged(f, err, "truncated: tensor %s ends at byte %lld of the data, the file holds %lld", t->name,
-                       (long long)to, (long long)f->section_bytes);
+        return damaged(f, err, "truncated: tensor %s ends at byte %lld of the data, the file holds %lld",
+                       t->name, (long long)to, (long long)f->section_bytes);
     t->data = f->section + from;
     t->bytes = to - from;
     return DUET_OK;
@@ -97,7 +100,8 @@ static duet_status read_range(const duet_st_file *f, duet_st_tensor *t, const js
 
 static duet_status read_tensor(duet_st_file *f, const char *name, const json_t *value, duet_error *err) {
     if (!*name || strlen(name) > NAME_MAX_BYTES || !printable(name))
-        return damaged(f, err, "a tensor name is empty, longer than %d bytes or not printable", NAME_MAX_BYTES);
+        return damaged(f, err, "a tensor name is empty, longer than %d bytes or not printable",
+                       NAME_MAX_BYTES);
     duet_st_tensor t = {.name = name};
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype) return damaged(f, err, "tensor %s: dtype is missing", name);
@@ -119,7 +123,8 @@ static duet_status read_metadata(duet_st_file *f, json_t *object, duet_error *er
     f->metadata = duet_calloc(json_object_size(object) + 1, sizeof *f->metadata, DUET_MEM_STORE);
     if (!f->metadata) return no_memory(f, err);
     json_object_foreach(object, key, value) {
-        if (!json_is_string(value)) return damaged(f, err, "__metadata__ holds something that is not a string");
+        if (!json_is_string(value))
+            return damaged(f, err, "__metadata__ holds something that is not a string");
         bytes += strlen(key) + json_string_length(value);
         if (bytes > METADATA_MAX_BYTES)
             return damaged(f, err, "__metadata__ is larger than %d bytes", METADATA_MAX_BYTES);
@@ -160,13 +165,16 @@ static duet_status check_coverage(const duet_st_file *f, duet_error *err) {
     for (int i = 0; i < f->n_tensors; i++) {
         const duet_st_tensor *t = &f->tensors[i];
         int64_t begin = t->data - f->section;
-        if (begin < at) return damaged(f, err, "tensor %s overlaps tensor %s", t->name, f->tensors[i - 1].name);
+        if (begin < at)
+            return damaged(f, err, "tensor %s overlaps tensor %s", t->name, f->tensors[i - 1].name);
         if (begin > at)
-            return damaged(f, err, "%lld bytes before tensor %s belong to no tensor", (long long)(begin - at), t->name);
+            return damaged(f, err, "%lld bytes before tensor %s belong to no tensor", (long long)(begin - at),
+                           t->name);
         at = begin + t->bytes;
     }
     if (at < f->section_bytes)
-        return damaged(f, err, "%lld trailing bytes after the last tensor", (long long)(f->section_bytes - at));
+        return damaged(f, err, "%lld trailing bytes after the last tensor",
+                       (long long)(f->section_bytes - at));
     return DUET_OK;
 }
 
@@ -180,9 +188,11 @@ static duet_status find_header(duet_st_file *f, const uint8_t *data, size_t byte
     if (n > HEADER_MAX_BYTES)
         return damaged(f, err, "header of %llu bytes, at most %d", (unsigned long long)n, HEADER_MAX_BYTES);
     if (n > bytes - 8)
-        return damaged(f, err, "truncated: the header should have %llu bytes, the file holds %zu after its length",
+        return damaged(f, err,
+                       "truncated: the header should have %llu bytes, the file holds %zu after its length",
                        (unsigned long long)n, bytes - 8);
-    if (n < 2 || data[8] != '{') return damaged(f, err, "not a safetensors file: the header is not a JSON object");
+    if (n < 2 || data[8] != '{')
+        return damaged(f, err, "not a safetensors file: the header is not a JSON object");
     *header_bytes = (size_t)n;
     f->section = data + 8 + n;
     f->section_bytes = (int64_t)(bytes - 8 - (size_t)n);
@@ -214,7 +224,8 @@ static duet_st_file *new_file(const char *path) {
     return f;
 }
 
-duet_status duet_st_parse(const void *data, size_t bytes, const char *label, duet_st_file **out, duet_error *err) {
+duet_status duet_st_parse(const void *data, size_t bytes, const char *label, duet_st_file **out,
+                          duet_error *err) {
     duet_st_file *f = *out = new_file(label);
     if (!f) return duet_fail(err, DUET_E_MEMORY, "%s: out of memory", label);
     duet_status st = parse(f, data, bytes, err);

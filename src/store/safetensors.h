@@ -29,12 +29,13 @@ typedef struct duet_st_tensor {
 
 duet_status duet_st_open(const char *path, duet_st_file **out, duet_error *err);
 /* The same on bytes in memory, which must outlive the file; `label` stands for the path. */
-duet_status duet_st_parse(const void *data, size_t bytes, const char *label, duet_st_file **out, duet_error *err);
+duet_status duet_st_parse(const void *data, size_t bytes, const char *label, duet_st_file **out,
+                          duet_error *err);
 void duet_st_close(duet_st_file **file); /* NULL-safe, idempotent */
 
 const char *duet_st_path(const duet_st_file *file);
 int duet_st_count(const duet_st_file *file);
-const duet_st_tensor *duet_st_at(const duet_st_file *file, int i); /* in name order */
+const duet_st_tensor *duet_st_at(const duet_st_file *file, int i);              /* in name order */
 const duet_st_tensor *duet_st_find(const duet_st_file *file, const char *name); /* NULL when absent */
 
 int duet_st_metadata_count(const duet_st_file *file);

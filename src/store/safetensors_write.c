@@ -108,7 +108,9 @@ void duet_st_writer_abort(duet_st_writer **writer) {
  * already, so this is not an error. */
 static void flush_directory(const char *path) {
     const char *slash = strrchr(path, '/');
-    char *dir = slash == path ? duet_strdup("/") : slash ? duet_strndup(path, (size_t)(slash - path)) : duet_strdup(".");
+    char *dir = slash == path ? duet_strdup("/")
+                : slash       ? duet_strndup(path, (size_t)(slash - path))
+                              : duet_strdup(".");
     int fd = dir ? open(dir, O_RDONLY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         fsync(fd);
@@ -135,15 +137,16 @@ static json_t *entry_json(const duet_st_entry *e, int64_t *at) {
     for (int i = 0; i < e->shape.rank; i++) json_array_append_new(shape, json_integer(e->shape.dim[i]));
     int64_t begin = *at;
     *at += duet_st_entry_bytes(e);
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", duet_dtype_name(e->dtype), "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)*at);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", duet_dtype_name(e->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)begin, (json_int_t)*at);
 }
 
 static json_t *header_json(const duet_st_entry *entries, int n_entries, const duet_st_meta *meta, int n_meta,
                            int64_t *data_bytes) {
     json_t *root = json_object(), *pairs = json_object();
     bool ok = root && pairs;
-    for (int i = 0; i < n_meta; i++) ok = ok && !json_object_set_new(pairs, meta[i].key, json_string(meta[i].value));
+    for (int i = 0; i < n_meta; i++)
+        ok = ok && !json_object_set_new(pairs, meta[i].key, json_string(meta[i].value));
     ok = ok && (!n_meta || !json_object_set(root, "__metadata__", pairs));
     for (int i = 0; i < n_entries; i++) {
         if (duet_st_entry_bytes(&entries[i]) < 0 || json_object_get(root, entries[i].name)) ok = false;
@@ -174,8 +177,10 @@ duet_status duet_st_writer_open(const char *path, const duet_st_entry *entries, 
     int64_t data_bytes = 0;
     json_t *root = header_json(entries, n_entries, meta, n_meta, &data_bytes);
     if (!root)
-        return duet_fail(err, DUET_E_INTERNAL, "%s: tensors or metadata cannot be described (duplicate name, overflow "
-                                               "or text that is not UTF-8)", path);
+        return duet_fail(err, DUET_E_INTERNAL,
+                         "%s: tensors or metadata cannot be described (duplicate name, overflow "
+                         "or text that is not UTF-8)",
+                         path);
     duet_status st = open_temp(path, out, err);
     if (st == DUET_OK) st = put_header(*out, root, err);
     json_decref(root);
@@ -204,8 +209,8 @@ duet_status duet_st_writer_commit(duet_st_writer **writer, duet_error *err) {
     return st;
 }
 
-duet_status duet_st_write(const char *path, const duet_st_entry *entries, int n_entries, const duet_st_meta *meta,
-                          int n_meta, duet_error *err) {
+duet_status duet_st_write(const char *path, const duet_st_entry *entries, int n_entries,
+                          const duet_st_meta *meta, int n_meta, duet_error *err) {
     duet_st_writer *w = NULL;
     size_t bytes = (size_t)n_entries * sizeof *entries;
     duet_st_entry *sorted = duet_alloc(bytes + 1, DUET_MEM_STORE);

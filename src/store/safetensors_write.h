@@ -22,8 +22,8 @@ typedef struct duet_st_meta {
 
 /* Whole file at once. Entries may come in any order: they are laid out by element size, largest first, then by name,
  * which keeps every tensor aligned. */
-duet_status duet_st_write(const char *path, const duet_st_entry *entries, int n_entries, const duet_st_meta *meta,
-                          int n_meta, duet_error *err);
+duet_status duet_st_write(const char *path, const duet_st_entry *entries, int n_entries,
+                          const duet_st_meta *meta, int n_meta, duet_error *err);
 
 /* Streamed: entries in their final order (see duet_st_sort), then exactly their bytes, in the same order, in pieces of
  * any size, then commit. Entries and metadata are only read by open. */
@@ -35,7 +35,7 @@ duet_status duet_st_writer_open(const char *path, const duet_st_entry *entries, 
                                 const duet_st_meta *meta, int n_meta, duet_st_writer **out, duet_error *err);
 duet_status duet_st_writer_put(duet_st_writer *writer, const void *bytes, size_t n_bytes, duet_error *err);
 duet_status duet_st_writer_commit(duet_st_writer **writer, duet_error *err); /* closes in either case */
-void duet_st_writer_abort(duet_st_writer **writer);                          /* NULL-safe; removes the temporary file */
+void duet_st_writer_abort(duet_st_writer **writer); /* NULL-safe; removes the temporary file */
 /* Data that can be made again at any time need not wait for the disk: commit without flushing. */
 void duet_st_writer_skip_flush(duet_st_writer *writer);
 

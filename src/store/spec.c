@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 
-duet__spec *duet__spec_add(duet__spec_list *list, duet_dtype dtype, duet__fill fill, double gain, duet_shape shape,
-                           const char *fmt, ...) {
+duet__spec *duet__spec_add(duet__spec_list *list, duet_dtype dtype, duet__fill fill, double gain,
+                           duet_shape shape, const char *fmt, ...) {
     static _Thread_local duet__spec scratch;
     duet__spec *s = &scratch;
     if (list->n == list->room) {
@@ -31,7 +31,8 @@ duet__spec *duet__spec_add(duet__spec_list *list, duet_dtype dtype, duet__fill f
     return s;
 }
 
-void duet__spec_linear(duet__spec_list *list, duet_dtype dtype, double gain, duet_shape shape, const char *prefix) {
+void duet__spec_linear(duet__spec_list *list, duet_dtype dtype, double gain, duet_shape shape,
+                       const char *prefix) {
     duet__spec_add(list, dtype, DUET__FILL_WEIGHT, gain, shape, "%s.weight", prefix);
     duet__spec_add(list, dtype, DUET__FILL_NORMAL, 0.2, DUET_SHAPE(shape.dim[0]), "%s.bias", prefix);
 }

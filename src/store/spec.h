@@ -64,10 +64,11 @@ int64_t duet__spec_bytes(const duet__spec *spec); /* at its own dtype */
 
 /* Between the builders: name from a printf pattern; the returned row may be adjusted until the next call. Never NULL:
  * without memory a scratch row is returned and the list is marked. */
-duet__spec *duet__spec_add(duet__spec_list *list, duet_dtype dtype, duet__fill fill, double gain, duet_shape shape,
-                           const char *fmt, ...) DUET_PRINTF(6, 7);
+duet__spec *duet__spec_add(duet__spec_list *list, duet_dtype dtype, duet__fill fill, double gain,
+                           duet_shape shape, const char *fmt, ...) DUET_PRINTF(6, 7);
 /* weight (gain / sqrt(in)) and bias (0.2 N) of a linear or convolution; shape is the weight's, bias has dim[0]. */
-void duet__spec_linear(duet__spec_list *list, duet_dtype dtype, double gain, duet_shape shape, const char *prefix);
+void duet__spec_linear(duet__spec_list *list, duet_dtype dtype, double gain, duet_shape shape,
+                       const char *prefix);
 /* weight (1 + 0.3 N) and bias (0.2 N) of a norm. */
 void duet__spec_norm(duet__spec_list *list, duet_dtype dtype, int64_t width, const char *prefix);
 

@@ -8,10 +8,13 @@
 
 #include "store/spec.h"
 
-static void weight_norm(duet__spec_list *out, double gain, duet_shape shape, int64_t bias_width, const char *name) {
+static void weight_norm(duet__spec_list *out, double gain, duet_shape shape, int64_t bias_width,
+                        const char *name) {
     duet__spec_add(out, DUET_F32, DUET__FILL_WEIGHT, 1.0, shape, "%s.weight_v", name);
-    duet__spec_add(out, DUET_F32, DUET__FILL_WN_GAIN, gain, DUET_SHAPE(shape.dim[0], 1, 1), "%s.weight_g", name);
-    if (bias_width) duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.06, DUET_SHAPE(bias_width), "%s.bias", name);
+    duet__spec_add(out, DUET_F32, DUET__FILL_WN_GAIN, gain, DUET_SHAPE(shape.dim[0], 1, 1), "%s.weight_g",
+                   name);
+    if (bias_width)
+        duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.06, DUET_SHAPE(bias_width), "%s.bias", name);
 }
 
 static void alpha(duet__spec_list *out, int64_t channels, const char *name) {
@@ -46,7 +49,8 @@ static void projection(const duet_avae_config *c, duet__spec_list *out) {
     int64_t wide = c->latent_dim, narrow = c->latent_channels;
     duet__spec_norm(out, DUET_F32, wide, "pre_block.norm1");
     duet__spec_norm(out, DUET_F32, wide, "pre_block.norm3");
-    duet__spec_add(out, DUET_F32, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(3 * wide, wide), "pre_block.attn.qkv.weight");
+    duet__spec_add(out, DUET_F32, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(3 * wide, wide),
+                   "pre_block.attn.qkv.weight");
     duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.2, DUET_SHAPE(wide), "pre_block.attn.q_bias");
     duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.2, DUET_SHAPE(wide), "pre_block.attn.v_bias");
     duet__spec_add(out, DUET_F32, DUET__FILL_ZERO, 0.0, DUET_SHAPE(wide), "pre_block.attn.zero_k_bias");
@@ -66,11 +70,12 @@ static void activation(duet__spec_list *out, int64_t channels, const char *prefi
     duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.3, DUET_SHAPE(channels), "%s.act.alpha", prefix);
     duet__spec_add(out, DUET_F32, DUET__FILL_NORMAL, 0.3, DUET_SHAPE(channels), "%s.act.beta", prefix);
     duet__spec_add(out, DUET_F32, DUET__FILL_FILTER, 0.0, DUET_SHAPE(1, 1, 12), "%s.upsample.filter", prefix);
-    duet__spec_add(out, DUET_F32, DUET__FILL_FILTER, 0.0, DUET_SHAPE(1, 1, 12), "%s.downsample.lowpass.filter",
-                   prefix);
+    duet__spec_add(out, DUET_F32, DUET__FILL_FILTER, 0.0, DUET_SHAPE(1, 1, 12),
+                   "%s.downsample.lowpass.filter", prefix);
 }
 
-static void amp_block(const duet_avae_config *c, duet__spec_list *out, int block, int64_t channels, int64_t kernel) {
+static void amp_block(const duet_avae_config *c, duet__spec_list *out, int block, int64_t channels,
+                      int64_t kernel) {
     char name[64];
 #define NAME(part, i) (snprintf(name, sizeof name, "decoder.resblocks.%d." part ".%d", block, i), name)
     for (int p = 0; p < c->n_res_dilations; p++) {
@@ -87,13 +92,14 @@ static void decoder(const duet_avae_config *c, duet__spec_list *out) {
     for (int i = 0; i < c->n_decoder_rates; i++, width /= 2) {
         char name[48];
         snprintf(name, sizeof name, "decoder.ups.%d.0", i);
-        weight_norm(out, sqrt(c->decoder_rates[i]), DUET_SHAPE(width, width / 2, c->decoder_kernels[i]), width / 2,
-                    name);
+        weight_norm(out, sqrt(c->decoder_rates[i]), DUET_SHAPE(width, width / 2, c->decoder_kernels[i]),
+                    width / 2, name);
         for (int k = 0; k < c->n_res_kernels; k++)
             amp_block(c, out, c->n_res_kernels * i + k, width / 2, c->res_kernels[k]);
     }
     activation(out, width, "decoder.activation_post");
-    weight_norm(out, 0.05, DUET_SHAPE(1, width, 7), 0, "decoder.conv_post");
+    /* The signal grows by about 1.5 a stage: bring it back to a standard deviation of a quarter. */
+    weight_norm(out, ldexp(0.036, -c->n_decoder_rates / 2), DUET_SHAPE(1, width, 7), 0, "decoder.conv_post");
 }
 
 void duet__specs_avae(const duet_avae_config *c, duet__spec_list *out) {

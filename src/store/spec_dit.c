@@ -11,13 +11,17 @@ static void block(const duet_dit_config *c, duet__spec_list *out, const char *pr
                                      "%s.attn.qkv_proj.weight", prefix);
     qkv->order = DUET__QKV;
     qkv->block = c->head_dim;
-    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->head_dim), "%s.attn.q_norm.weight", prefix);
-    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->head_dim), "%s.attn.k_norm.weight", prefix);
-    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(hidden, inner), "%s.attn.out_proj.weight",
+    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->head_dim), "%s.attn.q_norm.weight",
                    prefix);
-    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(2 * ffn, hidden), "%s.mlp.fc1.weight", prefix)
+    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->head_dim), "%s.attn.k_norm.weight",
+                   prefix);
+    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(hidden, inner),
+                   "%s.attn.out_proj.weight", prefix);
+    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(2 * ffn, hidden), "%s.mlp.fc1.weight",
+                   prefix)
         ->order = DUET__HALVES;
-    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(hidden, ffn), "%s.mlp.fc2.weight", prefix);
+    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(hidden, ffn), "%s.mlp.fc2.weight",
+                   prefix);
     if (!adaln) return;
     char name[64];
     snprintf(name, sizeof name, "%s.adaln_proj.linear", prefix);
@@ -29,11 +33,13 @@ static void island(const duet_dit_config *c, duet__spec_list *out) {
     int64_t video = (int64_t)c->video_channels * c->patch_t * c->patch_h * c->patch_w;
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->hidden, video), "video_patch_proj");
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->hidden, c->audio_channels), "audio_patch_proj");
-    duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->time_hidden, c->time_sinusoid), "time_embedder.proj_in");
+    duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->time_hidden, c->time_sinusoid),
+                      "time_embedder.proj_in");
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->time_dim, c->time_hidden), "time_embedder.proj_out");
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(video, c->hidden), "final_layer.video_out");
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->audio_channels, c->hidden), "final_layer.audio_out");
-    duet__spec_add(out, DUET_F32, DUET__FILL_INV_FREQ, c->rope_theta, DUET_SHAPE(c->rope_freqs), "rope.inv_freq");
+    duet__spec_add(out, DUET_F32, DUET__FILL_INV_FREQ, c->rope_theta, DUET_SHAPE(c->rope_freqs),
+                   "rope.inv_freq");
 }
 
 void duet__specs_dit(const duet_dit_config *c, duet__spec_list *out) {
@@ -44,7 +50,8 @@ void duet__specs_dit(const duet_dit_config *c, duet__spec_list *out) {
         snprintf(prefix, sizeof prefix, "token_refiner.blocks.%d", i);
         block(c, out, prefix, false);
     }
-    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->hidden), "token_refiner.final_norm.weight");
+    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(c->hidden),
+                   "token_refiner.final_norm.weight");
     for (int i = 0; i < c->layers; i++) {
         snprintf(prefix, sizeof prefix, "blocks.%d", i);
         block(c, out, prefix, true);

@@ -10,13 +10,14 @@
 
 static void weight(duet__spec_list *out, duet__role role, int64_t rows, int64_t columns, const char *prefix,
                    const char *name) {
-    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(rows, columns), "%s.%s.weight", prefix, name)
+    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(rows, columns), "%s.%s.weight", prefix,
+                   name)
         ->role = role;
 }
 
 static void gain(duet__spec_list *out, duet__role role, int64_t width, const char *prefix, const char *name) {
-    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(width), "%s.%s.weight", prefix, name)->role =
-        role;
+    duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(width), "%s.%s.weight", prefix, name)
+        ->role = role;
 }
 
 static void text_layer(const duet_text_config *t, duet__spec_list *out, int layer) {
@@ -37,7 +38,8 @@ static void text_layer(const duet_text_config *t, duet__spec_list *out, int laye
     weight(out, role, t->hidden, t->ffn, prefix, "mlp.down_proj");
 }
 
-static void vision_linear(duet__spec_list *out, int64_t rows, int64_t columns, const char *prefix, const char *name) {
+static void vision_linear(duet__spec_list *out, int64_t rows, int64_t columns, const char *prefix,
+                          const char *name) {
     char full[DUET__NAME_BYTES - 8];
     snprintf(full, sizeof full, "%s.%s", prefix, name);
     duet__spec_linear(out, DUET_BF16, 1.3, DUET_SHAPE(rows, columns), full);
@@ -49,7 +51,8 @@ static void vision_norm(duet__spec_list *out, int64_t width, const char *prefix,
     duet__spec_norm(out, DUET_BF16, width, full);
 }
 
-static void merger(const duet_vision_config *v, duet__spec_list *out, int64_t norm_width, const char *prefix) {
+static void merger(const duet_vision_config *v, duet__spec_list *out, int64_t norm_width,
+                   const char *prefix) {
     int64_t wide = (int64_t)v->hidden * v->merge * v->merge;
     vision_norm(out, norm_width, prefix, "norm");
     vision_linear(out, wide, wide, prefix, "linear_fc1");
@@ -86,7 +89,7 @@ void duet__specs_text(const duet_text_config *t, const duet_vision_config *v, du
     for (int i = 0; i < t->layers_in_file; i++) text_layer(t, out, i);
     duet__spec_add(out, DUET_BF16, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(t->hidden), TEXT "norm.weight")->role =
         DUET__SKIP;
-    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(t->vocab, t->hidden), "lm_head.weight")->role =
-        DUET__SKIP;
+    duet__spec_add(out, DUET_BF16, DUET__FILL_WEIGHT, 1.3, DUET_SHAPE(t->vocab, t->hidden), "lm_head.weight")
+        ->role = DUET__SKIP;
     vision(v, out);
 }

@@ -42,7 +42,8 @@ static void vit_block(const duet_vvae_config *c, duet__spec_list *out, int block
     int64_t width = (int64_t)c->vit_heads * c->vit_head_dim, inner = width * c->vit_ffn_mult;
     snprintf(prefix, sizeof prefix, "decoder.transformer_blocks.%d", block);
     for (int i = 1; i <= 2; i++) {
-        duet__spec_add(out, DUET_F32, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(width), "%s.norm%d.weight", prefix, i);
+        duet__spec_add(out, DUET_F32, DUET__FILL_ABOUT_1, 0.3, DUET_SHAPE(width), "%s.norm%d.weight", prefix,
+                       i);
         duet__spec_add(out, DUET_F32, DUET__FILL_SCALE, 0.2, DUET_SHAPE(width), "%s.scale%d", prefix, i);
     }
     const struct {

@@ -31,8 +31,8 @@ typedef struct item {
     int group; /* shards never mix groups */
 } item;
 
-static duet_status put_values(duet_st_writer *w, const item *it, const duet__values *values, int64_t first, int64_t n,
-                              float *wide, duet_error *err) {
+static duet_status put_values(duet_st_writer *w, const item *it, const duet__values *values, int64_t first,
+                              int64_t n, float *wide, duet_error *err) {
     duet_status st = DUET_OK;
     for (int64_t at = 0; at < n && st == DUET_OK; at += CHUNK_ELEMS) {
         int64_t now = n - at < CHUNK_ELEMS ? n - at : CHUNK_ELEMS;
@@ -50,13 +50,14 @@ static duet_status put_values(duet_st_writer *w, const item *it, const duet__val
 }
 
 /* Runs of stored rows that are consecutive canonical rows are made at once. */
-static duet_status put_tensor(duet__synth_job *job, duet_st_writer *w, const item *it, const char *scope, float *wide,
-                              duet_error *err) {
+static duet_status put_tensor(duet__synth_job *job, duet_st_writer *w, const item *it, const char *scope,
+                              float *wide, duet_error *err) {
     duet__values values = duet__values_of(job->options->seed, scope, it->spec, it->v);
     int64_t rows = it->stored.shape.dim[0], elems = 1;
     for (int i = 1; i < it->stored.shape.rank; i++) elems *= it->stored.shape.dim[i];
     for (int64_t row = 0; row < rows;) {
-        if (job->options->cancel && *job->options->cancel) return duet_fail(err, DUET_E_CANCELLED, "cancelled");
+        if (job->options->cancel && *job->options->cancel)
+            return duet_fail(err, DUET_E_CANCELLED, "cancelled");
         int64_t first = duet__canonical_row(it->spec, &it->stored, row), n = 1;
         while (row + n < rows && duet__canonical_row(it->spec, &it->stored, row + n) == first + n) n++;
         duet_status st = put_values(w, it, &values, first * elems, n * elems, wide, err);
@@ -100,7 +101,8 @@ static int group_of(duet_component component, const duet__spec *spec) {
     return !layer ? 2 : spec->role == DUET__SKIP;
 }
 
-static item *make_items(const duet__synth_job *job, duet_component component, const duet__spec_list *specs, int *n) {
+static item *make_items(const duet__synth_job *job, duet_component component, const duet__spec_list *specs,
+                        int *n) {
     item *items = duet_calloc((size_t)specs->n * 3, sizeof *items, DUET_MEM_STORE);
     *n = 0;
     for (int i = 0; items && i < specs->n; i++) {
@@ -113,7 +115,8 @@ static item *make_items(const duet__synth_job *job, duet_component component, co
         if (spec->fill == DUET__FILL_WN_GAIN) v_name[bytes - 1] = 'v';
         const duet__spec *v = spec->fill == DUET__FILL_WN_GAIN ? duet__specs_find(specs, v_name) : NULL;
         for (int p = 0; p < parts; p++)
-            items[(*n)++] = (item){.spec = spec, .v = v, .stored = stored[p], .group = group_of(component, spec)};
+            items[(*n)++] =
+                (item){.spec = spec, .v = v, .stored = stored[p], .group = group_of(component, spec)};
     }
     if (items) qsort(items, (size_t)*n, sizeof *items, by_group_and_name);
     return items;
@@ -151,8 +154,8 @@ typedef struct target {
     bool sharded;
 } target;
 
-static duet_status put_shard(duet__synth_job *job, const target *t, const char *file, const item *items, int n,
-                             duet_error *err) {
+static duet_status put_shard(duet__synth_job *job, const target *t, const char *file, const item *items,
+                             int n, duet_error *err) {
     char path[DUET__PATH_BYTES];
     duet_st_writer *w = NULL;
     duet_st_entry *entries = duet_calloc((size_t)n, sizeof *entries, DUET_MEM_STORE);
@@ -160,7 +163,8 @@ static duet_status put_shard(duet__synth_job *job, const target *t, const char *
     duet_status st = DUET_E_MEMORY;
     if (!entries || !wide) goto done;
     for (int i = 0; i < n; i++) /* data carries the item through the sort */
-        entries[i] = (duet_st_entry){items[i].stored.name, items[i].spec->dtype, items[i].stored.shape, &items[i]};
+        entries[i] =
+            (duet_st_entry){items[i].stored.name, items[i].spec->dtype, items[i].stored.shape, &items[i]};
     duet_st_sort(entries, n);
     duet_st_meta meta = {"format", "pt"};
     duet__join(path, sizeof path, job->root, t->folder, file, NULL);
@@ -201,12 +205,13 @@ static duet_status put_index(const duet__synth_job *job, const target *t, const 
         }
     }
     snprintf(file, sizeof file, "%s.safetensors.index.json", t->stem);
-    return duet__synth_put_json(job, t->folder, file,
-                                json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map",
-                                          map), err);
+    return duet__synth_put_json(
+        job, t->folder, file,
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map), err);
 }
 
-static duet_status put_component(duet__synth_job *job, duet_component component, const target *t, duet_error *err) {
+static duet_status put_component(duet__synth_job *job, duet_component component, const target *t,
+                                 duet_error *err) {
     duet__spec_list specs;
     item *items = NULL;
     int *first = NULL, n = 0;
@@ -249,7 +254,8 @@ static duet_status make_dirs(const char *path, duet_error *err) {
     return DUET_OK;
 }
 
-static duet_status make_below(const duet__synth_job *job, const char *base, const char *folder, duet_error *err) {
+static duet_status make_below(const duet__synth_job *job, const char *base, const char *folder,
+                              duet_error *err) {
     char path[DUET__PATH_BYTES];
     if (!duet__join(path, sizeof path, job->root, base, folder, NULL))
         return duet_fail(err, DUET_E_IO, "%s: the path is too long", job->root);
@@ -282,7 +288,8 @@ static duet_status open_root(duet__synth_job *job, duet_error *err) {
         strcpy(job->root, job->out);
         if (duet__is_dir(job->out) && dir_is_empty(job->out)) return DUET_OK;
         job->root[0] = '\0'; /* not ours to clean */
-        return duet_refuse(err, "out", "output_exists", given, NULL, "must not exist or be an empty directory");
+        return duet_refuse(err, "out", "output_exists", given, NULL,
+                           "must not exist or be an empty directory");
     }
     snprintf(job->root, n + 32, "%s.%ld.tmp", job->out, (long)getpid());
     return make_dirs(job->root, err);
@@ -326,7 +333,8 @@ fail:
     return st;
 }
 
-static duet_status put_transformer(duet__synth_job *job, const char *base, duet_partition partition, duet_error *err) {
+static duet_status put_transformer(duet__synth_job *job, const char *base, duet_partition partition,
+                                   duet_error *err) {
     const char *dir = partition == DUET_REF2VA ? job->layout->dir_ref : job->layout->dir[DUET_COMPONENT_DIT];
     char folder[64], scope[64];
     snprintf(folder, sizeof folder, "%s%s%s", base, *base ? "/" : "", dir);
@@ -388,22 +396,26 @@ static duet_status read_options(duet__synth_job *job, const duet_synth_options *
     if (!(job->layout = duet__layout_find(layout)))
         return duet_refuse(err, "layout", "invalid_value", layout, "native", "must be native or diffusers");
     bool both = strcmp(partition, "both") == 0;
-    for (int p = 0; p < DUET_N_PARTITIONS; p++) job->with[p] = both || strcmp(partition, partition_name[p]) == 0;
+    for (int p = 0; p < DUET_N_PARTITIONS; p++)
+        job->with[p] = both || strcmp(partition, partition_name[p]) == 0;
     if (!job->with[DUET_FL2VA] && !job->with[DUET_REF2VA])
-        return duet_refuse(err, "partition", "invalid_value", partition, "both", "must be fl2va, ref2va or both");
+        return duet_refuse(err, "partition", "invalid_value", partition, "both",
+                           "must be fl2va, ref2va or both");
     duet_status st = duet__synth_shape_get(shape, o->seed, &job->shape, err);
     if (st != DUET_OK) return st;
     bool full = !job->shape.merges;
     if (full && !o->tokenizer_dir)
         return duet_refuse(err, "tokenizer", "missing", NULL, NULL, "is required with shape full");
     if (!full && o->tokenizer_dir)
-        return duet_refuse(err, "tokenizer", "not_allowed", o->tokenizer_dir, NULL, "goes with shape full only");
+        return duet_refuse(err, "tokenizer", "not_allowed", o->tokenizer_dir, NULL,
+                           "goes with shape full only");
     return DUET_OK;
 }
 
 static duet_status open_tokenizer(duet__synth_job *job, duet_error *err) {
     duet_text_config *text = &job->shape.config.text;
-    if (!job->shape.merges) return duet__synth_tokenizer_read(job->options->tokenizer_dir, &job->tokenizer, err);
+    if (!job->shape.merges)
+        return duet__synth_tokenizer_read(job->options->tokenizer_dir, &job->tokenizer, err);
     duet_status st = duet__synth_tokenizer_make(job->options->seed, job->shape.merges, &job->tokenizer, err);
     text->vocab = job->tokenizer.size + 13; /* a few rows that no token uses, as in the release */
     return st;
@@ -435,14 +447,15 @@ static duet_status check_disk(const duet__synth_job *job, duet_error *err) {
     if (statvfs(job->root, &fs) != 0) return DUET_OK; /* cannot tell: the writes will */
     double have = (double)fs.f_bavail * (double)fs.f_frsize, need = 1.02 * (double)job->total_bytes;
     if (have >= need) return DUET_OK;
-    return duet_fail(err, DUET_E_IO, "%s: needs %.1f MB, the disk has %.1f MB free", job->options->out_dir, need / 1e6,
-                     have / 1e6);
+    return duet_fail(err, DUET_E_IO, "%s: needs %.1f MB, the disk has %.1f MB free", job->options->out_dir,
+                     need / 1e6, have / 1e6);
 }
 
 duet_status duet_synth_bytes(const duet_synth_options *options, int64_t *bytes, duet_error *err) {
     duet__synth_job job;
     duet_status st = read_options(&job, options, err);
-    if (st == DUET_OK && job.shape.merges) st = open_tokenizer(&job, err); /* decides the rows of the embedding */
+    if (st == DUET_OK && job.shape.merges)
+        st = open_tokenizer(&job, err); /* decides the rows of the embedding */
     if (st == DUET_OK) st = count_bytes(&job, err);
     *bytes = job.total_bytes;
     duet__synth_tokenizer_free(&job.tokenizer);

@@ -19,13 +19,14 @@
 #include "base/status.h"
 
 typedef struct duet_synth_options {
-    const char *out_dir;       /* must not exist, or be an empty directory */
-    const char *shape;         /* "tiny" (NULL), "small", "full" */
-    const char *layout;        /* "native" (NULL), "diffusers" */
-    const char *partition;     /* "fl2va", "ref2va", "both" (NULL) */
-    uint64_t seed;             /* tiny: seed modulo 3 also chooses the dimensions */
-    const char *tokenizer_dir; /* full only, and required there: vocab.json, merges.txt, tokenizer_config.json */
-    bool yes;                  /* full refuses without it */
+    const char *out_dir;   /* must not exist, or be an empty directory */
+    const char *shape;     /* "tiny" (NULL), "small", "full" */
+    const char *layout;    /* "native" (NULL), "diffusers" */
+    const char *partition; /* "fl2va", "ref2va", "both" (NULL) */
+    uint64_t seed;         /* tiny: seed modulo 3 also chooses the dimensions */
+    const char
+        *tokenizer_dir; /* full only, and required there: vocab.json, merges.txt, tokenizer_config.json */
+    bool yes;           /* full refuses without it */
     void (*progress)(void *arg, const char *file, int64_t done_bytes, int64_t total_bytes); /* may be NULL */
     void *progress_arg;
     const volatile int *cancel; /* may be NULL; non-zero stops with DUET_E_CANCELLED */

@@ -10,10 +10,10 @@
 /* ---- synth_values.c: counter-based values -------------------------------------------------------------------- */
 
 typedef struct duet__values {
-    uint64_t key;    /* of this tensor */
+    uint64_t key; /* of this tensor */
     float offset, scale;
     duet__fill fill;
-    float theta;     /* INV_FREQ */
+    float theta;       /* INV_FREQ */
     int64_t row_elems; /* WN_GAIN: of the weight_v it measures */
     uint64_t v_key;
     float v_scale;
@@ -46,7 +46,8 @@ typedef struct duet__synth_tokenizer {
     int32_t vision_start, vision_end, image_pad, video_pad, end_of_text, im_end;
 } duet__synth_tokenizer;
 
-duet_status duet__synth_tokenizer_make(uint64_t seed, int merges, duet__synth_tokenizer *out, duet_error *err);
+duet_status duet__synth_tokenizer_make(uint64_t seed, int merges, duet__synth_tokenizer *out,
+                                       duet_error *err);
 duet_status duet__synth_tokenizer_read(const char *dir, duet__synth_tokenizer *out, duet_error *err);
 void duet__synth_tokenizer_free(duet__synth_tokenizer *tokenizer);
 
@@ -62,11 +63,11 @@ typedef struct duet__synth_job {
     int64_t done_bytes, total_bytes;
 } duet__synth_job;
 
-duet_status duet__synth_put_text(const duet__synth_job *job, const char *folder, const char *file, const char *text,
-                                 size_t bytes, duet_error *err);
+duet_status duet__synth_put_text(const duet__synth_job *job, const char *folder, const char *file,
+                                 const char *text, size_t bytes, duet_error *err);
 /* Steals the reference. NULL (no memory) is an error. */
-duet_status duet__synth_put_json(const duet__synth_job *job, const char *folder, const char *file, json_t *json,
-                                 duet_error *err);
+duet_status duet__synth_put_json(const duet__synth_job *job, const char *folder, const char *file,
+                                 json_t *json, duet_error *err);
 /* The shared folders' configurations below `base` ("FL2VA" or ""), and those of one transformer. */
 duet_status duet__synth_configs(const duet__synth_job *job, const char *base, duet_error *err);
 duet_status duet__synth_transformer_config(const duet__synth_job *job, const char *folder, duet_error *err);

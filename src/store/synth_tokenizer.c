@@ -14,34 +14,134 @@
 
 enum { MAX_MERGES = 1000, MAX_SYMBOLS = 256 + MAX_MERGES, MAX_WORD = 24, MAX_TOKEN_BYTES = 16 };
 
-static const char *const words[] = {
-    " the", " a", " of", " and", " in", " on", " with", " is", " red", " green", " blue", " yellow", " fox",
-    " dog", " cat", " bird", " horse", " runs", " running", " jumps", " over", " under", " slowly", " quickly",
-    " camera", " light", " lights", " night", " morning", " water", " river", " ocean", " mountain", " city",
-    " street", " rain", " snow", " wind", " music", " sound", " voice", " woman", " man", " child", " walks",
-    " walking", " sings", " singing", " plays", " piano", " guitar", " door", " window", " opens", " closes",
-    " close", "-up", " wide", " shot", " scene", " video", " audio", " bright", " dark", " golden", " silver",
-    " small", " large", " moving", " left", " right", " through", " towards", " forest", " beach", "The", "A",
-    "An", "It", "She", "He", "They", "user", "assistant", "system", "\n", "\n\n", ", ", ".\n", " caf\xc3\xa9",
-    " na\xc3\xafve", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xe4\xb8\x96\xe7\x95\x8c", " \xd0\xb4\xd0\xbe\xd0\xbc",
-    "\xf0\x9f\xa6\x8a", "ing", "tion", "ness", "er", "est", "'s", "n't"};
+static const char *const words[] = {" the",
+                                    " a",
+                                    " of",
+                                    " and",
+                                    " in",
+                                    " on",
+                                    " with",
+                                    " is",
+                                    " red",
+                                    " green",
+                                    " blue",
+                                    " yellow",
+                                    " fox",
+                                    " dog",
+                                    " cat",
+                                    " bird",
+                                    " horse",
+                                    " runs",
+                                    " running",
+                                    " jumps",
+                                    " over",
+                                    " under",
+                                    " slowly",
+                                    " quickly",
+                                    " camera",
+                                    " light",
+                                    " lights",
+                                    " night",
+                                    " morning",
+                                    " water",
+                                    " river",
+                                    " ocean",
+                                    " mountain",
+                                    " city",
+                                    " street",
+                                    " rain",
+                                    " snow",
+                                    " wind",
+                                    " music",
+                                    " sound",
+                                    " voice",
+                                    " woman",
+                                    " man",
+                                    " child",
+                                    " walks",
+                                    " walking",
+                                    " sings",
+                                    " singing",
+                                    " plays",
+                                    " piano",
+                                    " guitar",
+                                    " door",
+                                    " window",
+                                    " opens",
+                                    " closes",
+                                    " close",
+                                    "-up",
+                                    " wide",
+                                    " shot",
+                                    " scene",
+                                    " video",
+                                    " audio",
+                                    " bright",
+                                    " dark",
+                                    " golden",
+                                    " silver",
+                                    " small",
+                                    " large",
+                                    " moving",
+                                    " left",
+                                    " right",
+                                    " through",
+                                    " towards",
+                                    " forest",
+                                    " beach",
+                                    "The",
+                                    "A",
+                                    "An",
+                                    "It",
+                                    "She",
+                                    "He",
+                                    "They",
+                                    "user",
+                                    "assistant",
+                                    "system",
+                                    "\n",
+                                    "\n\n",
+                                    ", ",
+                                    ".\n",
+                                    " caf\xc3\xa9",
+                                    " na\xc3\xafve",
+                                    "\xe4\xbd\xa0\xe5\xa5\xbd",
+                                    "\xe4\xb8\x96\xe7\x95\x8c",
+                                    " \xd0\xb4\xd0\xbe\xd0\xbc",
+                                    "\xf0\x9f\xa6\x8a",
+                                    "ing",
+                                    "tion",
+                                    "ness",
+                                    "er",
+                                    "est",
+                                    "'s",
+                                    "n't"};
 
 static const struct {
     const char *content;
     bool special;
-} added[] = {{"<|endoftext|>", true},        {"<|im_start|>", true},     {"<|im_end|>", true},
-             {"<|object_ref_start|>", true}, {"<|object_ref_end|>", true}, {"<|box_start|>", true},
-             {"<|box_end|>", true},          {"<|quad_start|>", true},   {"<|quad_end|>", true},
-             {"<|vision_start|>", true},     {"<|vision_end|>", true},   {"<|vision_pad|>", true},
-             {"<|image_pad|>", true},        {"<|video_pad|>", true},    {"<tool_call>", false},
-             {"</tool_call>", false},        {"<|fim_prefix|>", false},  {"<|fim_middle|>", false},
-             {"<|fim_suffix|>", false},      {"<|fim_pad|>", false},     {"<|repo_name|>", false},
-             {"<|file_sep|>", false},        {"<tool_response>", false}, {"</tool_response>", false},
-             {"<think>", false},             {"</think>", false}};
+} added[] = {{"<|endoftext|>", true},      {"<|im_start|>", true},
+             {"<|im_end|>", true},         {"<|object_ref_start|>", true},
+             {"<|object_ref_end|>", true}, {"<|box_start|>", true},
+             {"<|box_end|>", true},        {"<|quad_start|>", true},
+             {"<|quad_end|>", true},       {"<|vision_start|>", true},
+             {"<|vision_end|>", true},     {"<|vision_pad|>", true},
+             {"<|image_pad|>", true},      {"<|video_pad|>", true},
+             {"<tool_call>", false},       {"</tool_call>", false},
+             {"<|fim_prefix|>", false},    {"<|fim_middle|>", false},
+             {"<|fim_suffix|>", false},    {"<|fim_pad|>", false},
+             {"<|repo_name|>", false},     {"<|file_sep|>", false},
+             {"<tool_response>", false},   {"</tool_response>", false},
+             {"<think>", false},           {"</think>", false}};
 enum { N_ADDED = sizeof added / sizeof *added, FIRST_LISTED = 1, LAST_LISTED = 13 };
 
-static const char *const listed_only[] = {"<d>", "</d>", "<|cutoff|>", "<|lyrics_start|>", "<|lyrics_end|>",
-                                          "<|caption_start|>", "<|caption_end|>"};
+static const char *const listed_only[] = {"<d>",
+                                          "</d>",
+                                          "<|cutoff|>",
+                                          "<|lyrics_start|>",
+                                          "<|lyrics_end|>",
+                                          "<|caption_start|>",
+                                          "<|caption_end|>"};
 enum { N_LISTED_ONLY = 7 };
 
 /* ---- merges -------------------------------------------------------------------------------------------------- */
@@ -174,8 +274,8 @@ static json_t *added_json(const int order[N_ADDED], int first_id) {
         char id[16];
         snprintf(id, sizeof id, "%d", first_id + i);
         json_object_set_new(decoder, id,
-                            json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", added[order[i]].content, "lstrip",
-                                      0, "normalized", 0, "rstrip", 0, "single_word", 0, "special",
+                            json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", added[order[i]].content,
+                                      "lstrip", 0, "normalized", 0, "rstrip", 0, "single_word", 0, "special",
                                       (int)added[order[i]].special));
     }
     return decoder;
@@ -183,14 +283,15 @@ static json_t *added_json(const int order[N_ADDED], int first_id) {
 
 static char *config_text(const int order[N_ADDED], int first_id) {
     json_t *listed = json_array();
-    for (int i = FIRST_LISTED; i <= LAST_LISTED; i++) json_array_append_new(listed, json_string(added[i].content));
+    for (int i = FIRST_LISTED; i <= LAST_LISTED; i++)
+        json_array_append_new(listed, json_string(added[i].content));
     for (int i = 0; i < N_LISTED_ONLY; i++) json_array_append_new(listed, json_string(listed_only[i]));
-    json_t *config = json_pack("{s:b, s:b, s:o, s:o, s:n, s:b, s:s, s:s, s:i, s:s, s:b, s:s, s:n}", "add_bos_token", 0,
-                               "add_prefix_space", 0, "added_tokens_decoder", added_json(order, first_id),
-                               "additional_special_tokens", listed, "bos_token", "clean_up_tokenization_spaces", 0,
-                               "eos_token", "<|im_end|>", "errors", "replace", "model_max_length", 262144, "pad_token",
-                               "<|endoftext|>", "split_special_tokens", 0, "tokenizer_class", "Qwen2Tokenizer",
-                               "unk_token");
+    json_t *config = json_pack("{s:b, s:b, s:o, s:o, s:n, s:b, s:s, s:s, s:i, s:s, s:b, s:s, s:n}",
+                               "add_bos_token", 0, "add_prefix_space", 0, "added_tokens_decoder",
+                               added_json(order, first_id), "additional_special_tokens", listed, "bos_token",
+                               "clean_up_tokenization_spaces", 0, "eos_token", "<|im_end|>", "errors",
+                               "replace", "model_max_length", 262144, "pad_token", "<|endoftext|>",
+                               "split_special_tokens", 0, "tokenizer_class", "Qwen2Tokenizer", "unk_token");
     return take_dump(config, JSON_INDENT(2));
 }
 
@@ -225,7 +326,8 @@ static duet_status find_ids(duet__synth_tokenizer *t, const char *label, duet_er
     return st;
 }
 
-duet_status duet__synth_tokenizer_make(uint64_t seed, int merges, duet__synth_tokenizer *out, duet_error *err) {
+duet_status duet__synth_tokenizer_make(uint64_t seed, int merges, duet__synth_tokenizer *out,
+                                       duet_error *err) {
     *out = (duet__synth_tokenizer){.size = 256 + merges + N_ADDED + N_LISTED_ONLY};
     bpe *b = duet_calloc(1, sizeof *b, DUET_MEM_STORE);
     if (!b) return duet_fail(err, DUET_E_MEMORY, "no memory for the tokenizer");
@@ -264,7 +366,8 @@ duet_status duet__synth_tokenizer_read(const char *dir, duet__synth_tokenizer *o
                  {"tokenizer_config.json", &out->config, &out->config_bytes}};
     duet_status st = DUET_OK;
     for (int i = 0; i < 3 && st == DUET_OK; i++) {
-        if (!duet__join(path, sizeof path, dir, files[i].file, NULL)) return duet_fail(err, DUET_E_IO, "%s: too long", dir);
+        if (!duet__join(path, sizeof path, dir, files[i].file, NULL))
+            return duet_fail(err, DUET_E_IO, "%s: too long", dir);
         st = duet__read_file(path, 64u << 20, files[i].text, files[i].bytes, err);
     }
     if (st == DUET_OK) st = find_ids(out, path, err);
