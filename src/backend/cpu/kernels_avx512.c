@@ -4,7 +4,11 @@
 #if defined(__x86_64__)
 
 #include "backend/cpu/attention_kernel.h"
+#include "backend/cpu/conv_kernel.h"
 #include "backend/cpu/linear_kernel.h"
+#include "backend/cpu/pixels_kernel.h"
+#include "backend/cpu/rows_kernel.h"
+#include "backend/cpu/snake_kernel.h"
 
 #include "backend/cpu/kernels_fill.h"
 

@@ -83,6 +83,10 @@ INLINE float vf_sum(vf a) {
 INLINE float vf_top(vf a) {
     return _mm512_reduce_max_ps(a);
 }
+/* Rounded to nearest even. */
+INLINE void vf_store_i32(int32_t *p, vf v) {
+    _mm512_storeu_si512(p, _mm512_cvtps_epi32(v));
+}
 INLINE vf vf_load_bf16(const void *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
@@ -186,6 +190,9 @@ INLINE float vf_top(vf a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+INLINE void vf_store_i32(int32_t *p, vf v) {
+    _mm256_storeu_si256((__m256i *)p, _mm256_cvtps_epi32(v));
 }
 INLINE vf vf_load_bf16(const void *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
