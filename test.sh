@@ -58,6 +58,7 @@ step include_directions python3 tools/check_includes.py
 step repository python3 tools/check_repository.py
 step unit build/duet_unit
 have build/duet_checkop && step checkop build/duet_checkop
+step aarch64_compiles tools/check_aarch64.sh
 [ "$mode" = quick ] && finish
 
 for program in duet_parity duet_media_test duet_fault; do

@@ -11,6 +11,7 @@
 #define DUET_ENGINE_ENGINE_H
 
 #include "engine/io.h"
+#include "engine/latents.h"
 #include "engine/plan.h"
 #include "engine/progress.h"
 #include "engine/request.h"
@@ -58,11 +59,12 @@ typedef struct duet_run_args {
 } duet_run_args;
 duet_status duet_run(const duet_run_args *args, duet_run_result *result, duet_error *err);
 
-/* Finish one clip from a latents file (promise P4). `plan` has the geometry of the latents. */
+/* Finish one clip from latents that duet_latents_read accepted (promise P4). */
 typedef struct duet_redecode_args {
     duet_model *model;
     duet_device *device;
-    const char *latents, *output, *dump_dir;
+    const duet_latents *latents;
+    const char *output, *dump_dir; /* dump_dir: NULL = none */
     const duet_sink_factory *sinks;
     const duet_run_events *events;
 } duet_redecode_args;
