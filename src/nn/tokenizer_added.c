@@ -53,6 +53,17 @@ static duet_status add(duet_tokenizer *t, const char *content, int32_t id, duet_
     return DUET_OK;
 }
 
+/* Ids are used as stated, and the reference library numbers on from the size of what it has: the two agree only without gaps.
+ * Behind a gap a prompt would silently get other ids than its model was trained with. */
+static duet_status check_gaps(const duet_tokenizer *t, duet_error *err) {
+    for (int32_t id = 0; id < t->n_tokens; id++)
+        if (!t->token[id].bytes)
+            return duet_fail(err, DUET_E_MODEL,
+                             "%s and vocab.json: ids go up to %d, but no token has the id %d", FILE_NAME,
+                             t->n_tokens - 1, id);
+    return DUET_OK;
+}
+
 static duet_status check_flag(const json_t *entry, const char *content, const char *flag, bool absent,
                               duet_error *err) {
     const json_t *value = json_object_get(entry, flag);
@@ -184,6 +195,7 @@ duet_status duet__added_tokens_load(duet_tokenizer *t, const char *json, int64_t
     else if (!json_is_object(config))
         st = duet_fail(err, DUET_E_MODEL, "%s: must be an object", FILE_NAME);
     if (st == DUET_OK) st = add_stated(t, json_object_get(config, "added_tokens_decoder"), err);
+    if (st == DUET_OK) st = check_gaps(t, err);
     if (st == DUET_OK) st = add_named(t, config, err);
     if (st == DUET_OK) st = add_listed(t, json_object_get(config, "additional_special_tokens"), err);
     if (st == DUET_OK) st = sort_added(t, err);

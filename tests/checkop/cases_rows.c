@@ -34,6 +34,12 @@ static void bandwidth(checkop_case *c, int64_t values_moved) {
 
 /* ---- norms */
 
+/* Every third case has values so small that eps decides the result: on ordinary ones a wrong eps hides in rounding. */
+static void shrink(const checkop_case *c, const float *x, int64_t n) {
+    float *values = (float *)(uintptr_t)x;
+    for (int64_t i = 0; c->index % 3 == 1 && i < n; i++) values[i] *= 1e-3f;
+}
+
 static void rmsnorm_build(checkop_case *c, int64_t rows, int64_t groups, int64_t cols, int64_t gap,
                           bool in_place, bool plain) {
     int64_t group_stride = cols + gap, stride = groups * group_stride + gap, n = (rows - 1) * stride;
@@ -45,6 +51,7 @@ static void rmsnorm_build(checkop_case *c, int64_t rows, int64_t groups, int64_t
     a->y = in_place ? checkop_inout(c, n) : NULL;
     a->x = in_place ? a->y : checkop_in(c, n);
     if (!in_place) a->y = checkop_out(c, n * 4);
+    shrink(c, a->x, n);
     if (plain || checkop_pick(c, 0, 3)) a->gain = checkop_weight(c, "gain", DUET_SHAPE(cols), 1.0f, !plain);
     bandwidth(c, 2 * rows * groups * cols);
     checkop_text(c, "rmsnorm rows %lld groups %lld cols %lld gap %lld in place %d gain %d", (long long)rows,
@@ -80,6 +87,7 @@ static void layernorm_make(checkop_case *c) {
     a->y = in_place ? checkop_inout(c, n) : NULL;
     a->x = in_place ? a->y : checkop_in(c, n);
     if (!in_place) a->y = checkop_out(c, n * 4);
+    shrink(c, a->x, n);
     a->gain = checkop_weight(c, "gain", DUET_SHAPE(s.cols), 1.0f, true);
     a->bias = checkop_weight(c, "bias", DUET_SHAPE(s.cols), 1.0f, true);
     bandwidth(c, 2 * s.rows * s.cols);

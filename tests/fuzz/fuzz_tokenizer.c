@@ -30,7 +30,7 @@ static duet_tokenizer *fixed_tokenizer;
 static void make_fixed(void) {
     static const char *const merges[] = {"a b", "ab c", "t h", "th e", "a a", "aa aa", "- -", "i n", "in g"};
     duet_error e = {0};
-    tiny_files_make(&fixed, merges, (int)(sizeof merges / sizeof *merges), 0, 1);
+    tiny_files_make(&fixed, merges, (int)(sizeof merges / sizeof *merges), 0);
     duet_tokenizer_files view = tiny_files_view(&fixed);
     REQUIRE(duet_tokenizer_open(&view, &fixed_tokenizer, &e) == DUET_OK);
 }
