@@ -28,8 +28,7 @@
 extern "C" {
 #endif
 
-/* ---- status and error
- * -------------------------------------------------------------------------------------- */
+/* ---- status and error -------------------------------------------------------------------------------- */
 
 typedef enum duet_status {
     DUET_OK = 0,
@@ -60,8 +59,7 @@ const char *duet_version(void);
  * NUL; returns buf. 1024 bytes hold every error. Control characters are shown as '?'. */
 const char *duet_error_text(const duet_error *error, char *buf, size_t buf_bytes);
 
-/* ---- request
- * ------------------------------------------------------------------------------------------------- */
+/* ---- request ----------------------------------------------------------------------------------------- */
 
 #define DUET_UNSET INT64_MIN         /* an integer field that was not given */
 #define DUET_UNSET_NUMBER (-1.0e300) /* a number field that was not given */
@@ -117,12 +115,12 @@ void duet_request_defaults(duet_request *request, size_t struct_bytes);
 /* Every rule that needs no model: ranges, exclusions, text. Pure; any thread. */
 duet_status duet_request_check(const duet_request *request, duet_error *err);
 
-/* That every output of the request can be written and would replace nothing (unless `overwrite`). Touches the
- * file system: probes the folder with a file of its own, which it removes. */
+/* That the files of the request can be used: every output can be written and would replace nothing (unless
+ * `overwrite`), init_noise can be read. Touches the file system: probes the folder with a file of its own,
+ * which it removes. */
 duet_status duet_output_check(const duet_request *request, duet_error *err);
 
-/* ---- what was resolved (nothing is changed silently)
- * ------------------------------------------------------- */
+/* ---- what was resolved (nothing is changed silently) ------------------------------------------------- */
 
 typedef struct duet_resolved {
     const char *task; /* static string, as all strings here */
@@ -155,8 +153,7 @@ typedef struct duet_resolved {
 char *duet_resolved_json(const duet_resolved *resolved, int indent);
 void duet_string_free(char *text); /* NULL-safe */
 
-/* ---- plan
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- plan -------------------------------------------------------------------------------------------- */
 
 typedef enum duet_stage {
     DUET_STAGE_LOAD,
@@ -197,8 +194,7 @@ typedef struct duet_plan_info {
     double flops;                    /* all stages */
 } duet_plan_info;
 
-/* ---- engine
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- engine ------------------------------------------------------------------------------------------ */
 
 typedef struct duet_engine duet_engine;
 
@@ -221,16 +217,15 @@ duet_status duet_engine_open(const duet_engine_options *options, duet_engine **o
 void duet_engine_close(duet_engine **engine); /* NULL-safe; waits for nothing */
 
 /* Ask the running duet_generate or duet_decode_latents to stop: it returns DUET_E_CANCELLED within one
- * evaluation or tile. Any thread, signal handlers included. Sticky until the next call that starts work
- * begins. NULL-safe. */
+ * evaluation or tile. Any thread, signal handlers included. Sticky: a cancel that comes too early
+ * stops the next such call; it is used up by the call that returns DUET_E_CANCELLED. NULL-safe. */
 void duet_cancel(duet_engine *engine);
 
 /* Resolve a request against the engine's model. `resolved` and `plan` may be NULL. No weight is touched. */
 duet_status duet_resolve(duet_engine *engine, const duet_request *request, duet_resolved *resolved,
                          duet_plan_info *plan, duet_error *err);
 
-/* ---- generate
- * -------------------------------------------------------------------------------------------------- */
+/* ---- generate ---------------------------------------------------------------------------------------- */
 
 typedef enum duet_event_kind {
     DUET_EVENT_RESOLVED, /* `resolved` and `plan` are set; once, before work */
@@ -252,17 +247,17 @@ typedef struct duet_event {
 typedef void (*duet_event_fn)(void *ctx, const duet_event *event);
 
 typedef struct duet_output {
-    char *path;          /* as written */
-    char *latents_path;  /* of the latents that were kept, or NULL */
-    int64_t seed, bytes; /* size of the MP4, or of all files of a folder */
+    char *path;          /* as written, or as it would have been */
+    char *latents_path;  /* of the latents that stand on disk, or NULL: duet_decode_latents can finish them */
+    bool finished;       /* the clip stands under `path` */
+    int64_t seed, bytes; /* size of the MP4, or of all files of a folder; 0 if not finished */
     int32_t width, height;
     int64_t frames, audio_samples; /* samples per channel, before the codec's padding */
 } duet_output;
 
 typedef struct duet_result {
-    int32_t num_outputs; /* finished ones; also after a failure */
+    int32_t num_outputs; /* of the request; 0 when it failed before work */
     duet_output output[DUET_MAX_OUTPUTS];
-    char *kept_latents;                  /* after a failure: what duet_decode_latents can finish, or NULL */
     double stage_seconds[DUET_N_STAGES]; /* summed over outputs */
     double seconds;                      /* wall time of the call */
     int64_t peak_resident_bytes;         /* of the process, as the system counts it */
@@ -280,8 +275,7 @@ duet_status duet_generate(duet_engine *engine, const duet_request *request, duet
                           duet_result *result, duet_error *err);
 void duet_result_free(duet_result *result); /* idempotent on a zeroed struct */
 
-/* Finish a clip from a latents file that a generate left behind. Refuses latents of another model's decoders.
- */
+/* Finish a clip from a latents file that a generate left behind. Refuses latents of another model's decoders. */
 typedef struct duet_decode_request {
     size_t struct_bytes;
     const char *latents, *output;
@@ -294,8 +288,7 @@ duet_status duet_decode_check(const duet_decode_request *request, duet_error *er
 duet_status duet_decode_latents(duet_engine *engine, const duet_decode_request *request,
                                 duet_event_fn on_event, void *ctx, duet_result *result, duet_error *err);
 
-/* ---- model information
- * ----------------------------------------------------------------------------------------- */
+/* ---- model information ------------------------------------------------------------------------------- */
 
 enum { DUET_N_INFO_COMPONENTS = 4 };
 

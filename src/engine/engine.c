@@ -219,7 +219,10 @@ static duet_status rows_to_latents(run *r, int32_t output, duet_error *err) {
     memcpy(l->hash_model, r->a->hashes->model, sizeof l->hash_model);
     memcpy(l->hash_vvae, r->a->hashes->component[DUET_COMPONENT_VVAE], sizeof l->hash_vvae);
     memcpy(l->hash_avae, r->a->hashes->component[DUET_COMPONENT_AVAE], sizeof l->hash_avae);
-    l->resolved_json = duet_strdup(r->a->resolved_json);
+    duet_resolved alone = *r->a->resolved; /* the file holds one clip: its own seed, and one output */
+    alone.seed += output;
+    alone.num_outputs = 1;
+    l->resolved_json = duet_resolved_json(&alone, 0);
     if (!l->resolved_json) return duet_fail(err, DUET_E_MEMORY, "denoise: out of memory");
     duet_status st = duet_latents_alloc(l, err);
     if (st != DUET_OK) return st;

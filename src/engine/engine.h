@@ -47,7 +47,6 @@ typedef struct duet_run_args {
     duet_device *device;
     const duet_resolved *resolved;
     const duet_plan *plan;
-    const char *resolved_json; /* stored with the latents */
     const duet_model_hashes *hashes;
     const int32_t *prompt_ids; /* token ids of the prompt */
     int64_t n_prompt_ids;

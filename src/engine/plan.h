@@ -40,6 +40,7 @@ typedef struct duet_plan_args {
     int64_t text_rows;     /* at least 1 */
     int64_t points;        /* at least 2 */
     int64_t timesteps;     /* distinct timesteps of the schedule, one AdaLN table row each */
+    int64_t outputs;       /* of the request: the latents of all are kept until decoded (cost only) */
     int64_t media_bytes;   /* what encoding will hold, as the media say (cost only) */
 } duet_plan_args;
 

@@ -35,7 +35,8 @@ static void cost_condition(duet_plan *p, const duet_model *model, const duet_dev
     stage->scratch_bytes = duet_text_model_scratch_bytes(c, dev, p->text_rows);
 }
 
-static void cost_denoise(duet_plan *p, int64_t timesteps, const duet_model *model, const duet_device *dev) {
+static void cost_denoise(duet_plan *p, const duet_plan_args *args, const duet_model *model,
+                         const duet_device *dev) {
     const duet_model_config *config = duet_model_config_get(model);
     duet_stage_cost *stage = &p->stage[DUET_STAGE_DENOISE];
     duet_denoise_sizes sizes = {
@@ -45,19 +46,21 @@ static void cost_denoise(duet_plan *p, int64_t timesteps, const duet_model *mode
         .audio_rows = p->audio_rows,
         .target_video_rows = p->video_rows,
         .target_audio_rows = p->audio_rows,
-        .n_distinct = timesteps,
+        .n_distinct = args->timesteps,
     };
     set_weights(stage, model, DUET_COMPONENT_DIT);
     stage->activation_bytes =
         duet_denoise_activation_bytes(&config->dit, &sizes) + f32_bytes(p->text_rows * config->text.hidden);
     stage->scratch_bytes = duet_denoise_scratch_bytes(&config->dit, dev, &sizes);
-    stage->host_bytes = duet_denoise_host_bytes(&config->dit, &sizes) + 2 * latent_bytes(p, config);
+    stage->host_bytes =
+        duet_denoise_host_bytes(&config->dit, &sizes) + (1 + args->outputs) * latent_bytes(p, config);
 }
 
-static void cost_decode(duet_plan *p, const duet_model *model, const duet_device *dev) {
+static void cost_decode(duet_plan *p, const duet_plan_args *args, const duet_model *model,
+                        const duet_device *dev) {
     const duet_model_config *config = duet_model_config_get(model);
     duet_stage_cost *video = &p->stage[DUET_STAGE_DECODE_VIDEO], *audio = &p->stage[DUET_STAGE_DECODE_AUDIO];
-    int64_t kept = latent_bytes(p, config) + f32_bytes(2 * p->audio_samples);
+    int64_t kept = args->outputs * latent_bytes(p, config) + f32_bytes(2 * p->audio_samples);
     duet_decode_cost cost = {0};
     set_weights(audio, model, DUET_COMPONENT_AVAE);
     duet_decode_audio_cost(&config->avae, dev, p->audio_latents, &cost);
@@ -68,6 +71,8 @@ static void cost_decode(duet_plan *p, const duet_model *model, const duet_device
 
     cost = (duet_decode_cost){0};
     set_weights(video, model, DUET_COMPONENT_VVAE);
+    video->weights_mapped_bytes += audio->weights_mapped_bytes; /* the two decoders stay open together */
+    video->weights_copied_bytes += audio->weights_copied_bytes;
     if (!duet_decode_video_cost(&config->vvae, dev, p->video_latents, p->latent_h, p->latent_w, &cost))
         return;
     video->activation_bytes = cost.device_bytes;
@@ -87,8 +92,8 @@ void duet_plan_cost(duet_plan *p, const duet_plan_args *args, const duet_model *
     p->base_bytes = base_bytes;
     p->media_bytes = args->media_bytes;
     cost_condition(p, model, dev);
-    cost_denoise(p, args->timesteps, model, dev);
-    cost_decode(p, model, dev);
+    cost_denoise(p, args, model, dev);
+    cost_decode(p, args, model, dev);
     p->stage[DUET_STAGE_DELIVER].host_bytes = p->media_bytes;
     int64_t most = 0;
     for (int s = 0; s < DUET_N_STAGES; s++) {

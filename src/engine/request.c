@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nn/unicode.h"
+
 void duet_request_defaults(duet_request *request, size_t struct_bytes) {
     duet_request d = {0};
     d.prompt_bytes = -1;
@@ -153,13 +155,14 @@ duet_status duet_request_resolve(const duet_request *r, const duet_request_model
     out->noise = !strcmp(out->noise, "diffusers") ? "diffusers" : "sglang";
     out->prompt_tokens = m->prompt_tokens;
     out->text_rows_assumed = !r->prompt;
-    out->prompt_characters = r->prompt ? duet__count_characters(r->prompt, duet_request_prompt_bytes(r)) : 0;
+    out->prompt_characters = r->prompt ? duet_utf8_count(r->prompt, duet_request_prompt_bytes(r), NULL) : 0;
     *args = (duet_plan_args){.width = out->width,
                              .height = out->height,
                              .frames = out->num_frames,
                              .text_rows = m->prompt_tokens,
                              .points = out->points,
-                             .timesteps = count_timesteps(out)};
+                             .timesteps = count_timesteps(out),
+                             .outputs = out->num_outputs};
 fail:
     return st;
 }

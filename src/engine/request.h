@@ -36,6 +36,8 @@ int64_t duet_request_prompt_bytes(const duet_request *request);
 char *duet_output_name(const char *output, int32_t k, int32_t n);
 /* Where the latents of an output stand: clip.mp4.latents.safetensors, out/latents.safetensors. duet_free. */
 char *duet_latents_name(const char *output_name);
+/* That a name ends in .mp4 or '/'. */
+duet_status duet_output_name_check(const char *output, duet_error *err);
 bool duet_output_is_folder(const char *output); /* ends in '/' */
 
 #endif

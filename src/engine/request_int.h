@@ -26,7 +26,6 @@ duet_status duet__resolve_outputs(const duet_request *r, duet_resolved *out, due
 
 /* ---- helpers ---- */
 void duet__warn(duet_resolved *out, const char *fmt, ...) DUET_PRINTF(2, 3);
-int64_t duet__count_characters(const char *text, int64_t bytes); /* -1: not UTF-8 */
 /* Number as people write it: "4.5", "1e+30"; into buf, returns buf. */
 const char *duet__number_text(double value, char *buf, size_t buf_bytes);
 

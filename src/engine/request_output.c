@@ -83,8 +83,8 @@ char *duet_latents_name(const char *output) {
     return name;
 }
 
-/* The name with its ending replaced by .mp4. */
-static duet_status check_name(const char *output, duet_error *err) {
+/* The suggestion is the name with its ending replaced by .mp4. */
+duet_status duet_output_name_check(const char *output, duet_error *err) {
     const char *base = strrchr(output, '/');
     base = base ? base + 1 : output;
     if (duet_output_is_folder(output) || (ends_with(output, ".mp4") && strlen(base) > 4)) return DUET_OK;
@@ -125,7 +125,7 @@ duet_status duet__check_outputs(const duet_request *r, duet_error *err) {
     duet_status st;
     TRY(st, fail, check_seed(r, err));
     TRY(st, fail, check_encoding(r, err));
-    if (r->output) st = check_name(r->output, err);
+    if (r->output) st = duet_output_name_check(r->output, err);
 fail:
     return st;
 }

@@ -6,30 +6,13 @@
 
 #include <stdio.h>
 
+#include "nn/unicode.h"
+
 enum { MAX_PROMPT_CHARACTERS = 7000 };
 
-/* One code point at text[*at]; advances. -1: overlong, surrogate, above U+10FFFF, cut off or a stray byte. */
-static int32_t next_code_point(const unsigned char *text, int64_t bytes, int64_t *at) {
-    static const int32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char first = text[*at];
-    int length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
-    if (!length || *at + length > bytes) return -1;
-    int32_t code = length == 1 ? first : first & (0x7f >> length);
-    for (int i = 1; i < length; i++) {
-        unsigned char next = text[*at + i];
-        if (next >> 6 != 2) return -1;
-        code = code << 6 | (next & 0x3f);
-    }
-    if (code < smallest[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return -1;
-    *at += length;
-    return code;
-}
-
-/* Unicode's White_Space, and the four separators 1C..1F that the reference's strip() takes for white space too. */
-static bool is_white_space(int32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-           c == 0x3000;
+/* White space, and the four separators 1C..1F that the reference's strip() takes for white space too. */
+static bool is_blank(uint32_t c) {
+    return duet_unicode_is_space(c) || (c >= 0x1c && c <= 0x1f);
 }
 
 typedef struct text_facts {
@@ -40,20 +23,14 @@ typedef struct text_facts {
 static text_facts look_at(const char *text, int64_t bytes) {
     text_facts f = {.bad_byte = -1, .blank = true};
     for (int64_t at = 0; at < bytes; f.characters++) {
-        int64_t here = at;
-        int32_t c = next_code_point((const unsigned char *)text, bytes, &at);
-        if (c < 0) {
-            f.bad_byte = here;
+        uint32_t c;
+        if (!duet_utf8_next(text, bytes, &at, &c)) {
+            f.bad_byte = at;
             return f;
         }
-        f.blank = f.blank && is_white_space(c);
+        f.blank = f.blank && is_blank(c);
     }
     return f;
-}
-
-int64_t duet__count_characters(const char *text, int64_t bytes) {
-    text_facts f = look_at(text, bytes);
-    return f.bad_byte < 0 ? f.characters : -1;
 }
 
 duet_status duet__check_prompt(const duet_request *r, duet_error *err) {

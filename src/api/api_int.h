@@ -1,0 +1,62 @@
+/* api_int.h - the engine behind duet.h, shared by the files of this folder. */
+#ifndef DUET_API_API_INT_H
+#define DUET_API_API_INT_H
+
+#include "engine/engine.h"
+#include "nn/tokenizer.h"
+
+struct duet_engine {
+    duet_model *model;
+    duet_device *device;
+    duet_tokenizer *tokenizer; /* opened when the first prompt is resolved */
+    duet_model_hashes hashes;  /* valid once hashed */
+    bool hashed, decoders_only;
+    volatile int cancel; /* the only member that another thread or a signal handler touches */
+};
+
+/* Everything that follows from a request: `ids` is owned. */
+typedef struct duet__resolution {
+    duet_resolved resolved;
+    duet_plan plan;
+    duet_plan_args plan_args;
+    int32_t *ids;
+    int64_t n_ids;
+} duet__resolution;
+duet_status duet__resolve_all(duet_engine *engine, const duet_request *request, duet__resolution *out,
+                              duet_error *err);
+
+duet_status duet__hash_model(duet_engine *engine, duet_error *err);
+
+/* An output name: that it replaces nothing unless overwrite, and then only its own kind. */
+duet_status duet__check_output(const char *output, bool overwrite, duet_error *err);
+duet_status duet__check_writable(const char *output, duet_error *err);
+/* A dump folder: absent or empty unless overwrite. */
+duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err);
+int64_t duet__bytes_on_disk(
+    const char *path); /* of a file, or of the files in a folder; 0 when there is none */
+
+/* The sinks of a run: media of the kind that the name says, tagged with where the clip came from. */
+typedef struct duet__sinks {
+    int32_t compression;
+    int64_t seed; /* of output 0 */
+    const char *prompt_sha256, *model_hash;
+} duet__sinks;
+duet_status duet__sink_make(void *ctx, int32_t output, const char *path, duet_sink **out, duet_error *err);
+void duet__sink_dispose(void *ctx, duet_sink **sink);
+
+/* From the engine's events to the caller's. */
+typedef struct duet__events {
+    duet_event_fn fn;
+    void *ctx;
+    int32_t num_outputs;
+} duet__events;
+void duet__event_progress(void *ctx, int32_t output, duet_stage stage, int64_t done, int64_t total);
+void duet__event_finished(void *ctx, int32_t output, const char *path);
+
+/* What both kinds of run report at their end. */
+void duet__result_finish(duet_engine *engine, const duet_run_result *run, double started_seconds,
+                         duet_result *result);
+duet_status duet__verify(duet_engine *engine, duet_model_info *out, duet_error *err);
+int64_t duet__resident_bytes(void); /* of the process, now; 0 when the system does not say */
+
+#endif

@@ -1,0 +1,200 @@
+/* files.c - what the file system says about a request, before any work.
+ *
+ * An output that exists is refused unless `overwrite`, and so are latents of an earlier run that stand where this run
+ * would put its own: they may be the only trace of a finished denoise (promise P4). That a folder can be written is
+ * found out by writing: permissions, read-only mounts and quotas all answer to that. */
+#include "api_int.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+static duet_status refuse(const char *param, const char *path, duet_error *err, const char *rule) {
+    return duet_refuse(err, param, "invalid_value", path, NULL, "%s", rule);
+}
+
+static bool is_empty_folder(const char *path) {
+    DIR *d = opendir(path);
+    if (!d) return false;
+    int entries = 0;
+    for (struct dirent *e; (e = readdir(d)) && entries == 0;)
+        entries += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    closedir(d);
+    return entries == 0;
+}
+
+int64_t duet__bytes_on_disk(const char *path) {
+    struct stat st;
+    if (stat(path, &st)) return 0;
+    if (!S_ISDIR(st.st_mode)) return (int64_t)st.st_size;
+    DIR *d = opendir(path);
+    if (!d) return 0;
+    int64_t bytes = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
+            bytes += (int64_t)st.st_size;
+    }
+    closedir(d);
+    return bytes;
+}
+
+/* The folder that a name stands in: "a/b.mp4" -> "a", "b.mp4" -> ".", "out/x/" -> "out". */
+static bool parent_of(const char *path, char *buf, size_t buf_bytes) {
+    size_t n = strlen(path);
+    if (n + 2 > buf_bytes) return false;
+    memcpy(buf, path, n + 1);
+    while (n > 1 && buf[n - 1] == '/') buf[--n] = '\0';
+    char *slash = strrchr(buf, '/');
+    if (!slash)
+        snprintf(buf, buf_bytes, ".");
+    else if (slash == buf)
+        buf[1] = '\0';
+    else
+        *slash = '\0';
+    return true;
+}
+
+/* Where a folder of outputs does not exist yet, the nearest folder above it that does. */
+static void climb_to_existing(char *dir, size_t dir_bytes) {
+    struct stat st;
+    while (stat(dir, &st) && errno == ENOENT && strcmp(dir, ".") && strcmp(dir, "/")) {
+        char above[PATH_MAX];
+        if (!parent_of(dir, above, sizeof above)) return;
+        snprintf(dir, dir_bytes, "%s", above);
+    }
+}
+
+static duet_status probe_folder(const char *param, const char *dir, const char *path, duet_error *err) {
+    char name[PATH_MAX + 32];
+    snprintf(name, sizeof name, "%s/.duet-probe-XXXXXX", dir);
+    int fd = mkstemp(name);
+    if (fd < 0) {
+        int why = errno;
+        return duet_refuse(err, param, "invalid_value", path, NULL, "cannot be written: %s", strerror(why));
+    }
+    bool full = write(fd, "x", 1) != 1;
+    int why = errno;
+    close(fd);
+    unlink(name);
+    if (full)
+        return duet_refuse(err, param, "invalid_value", path, NULL, "cannot be written: %s", strerror(why));
+    return DUET_OK;
+}
+
+static duet_status check_existing(const char *output, duet_error *err) {
+    struct stat st;
+    bool folder = duet_output_is_folder(output);
+    if (!lstat(output, &st) && !(folder && is_empty_folder(output)))
+        return refuse("output", output, err, "exists; give another name, or overwrite");
+    if (folder) return DUET_OK;
+    char *latents = duet_latents_name(output);
+    if (!latents) return duet_fail(err, DUET_E_MEMORY, "out of memory");
+    duet_status status = DUET_OK;
+    if (!lstat(latents, &st))
+        status = refuse("output", output, err,
+                        "latents of an earlier run stand beside it; decode or remove them, or overwrite");
+    duet_free(latents);
+    return status;
+}
+
+static duet_status check_kind(const char *output, duet_error *err) {
+    struct stat st;
+    bool folder = duet_output_is_folder(output);
+    if (stat(output, &st) || (bool)S_ISDIR(st.st_mode) == folder) return DUET_OK;
+    return refuse("output", output, err, folder ? "is a file, not a folder" : "is a folder, not a file");
+}
+
+duet_status duet__check_output(const char *output, bool overwrite, duet_error *err) {
+    return overwrite ? check_kind(output, err) : check_existing(output, err);
+}
+
+duet_status duet__check_writable(const char *output, duet_error *err) {
+    char parent[PATH_MAX];
+    struct stat st;
+    if (!parent_of(output, parent, sizeof parent)) return refuse("output", output, err, "is too long a name");
+    duet_status status = probe_folder("output", parent, output, err);
+    if (status == DUET_OK && duet_output_is_folder(output) && !stat(output, &st))
+        status = probe_folder("output", output, output, err);
+    return status;
+}
+
+duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
+    struct stat st;
+    char parent[PATH_MAX];
+    if (!*dir || strlen(dir) + 2 > sizeof parent)
+        return refuse("dump", dir, err, "is not a usable folder name");
+    if (!stat(dir, &st) && !S_ISDIR(st.st_mode)) return refuse("dump", dir, err, "is a file, not a folder");
+    if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir))
+        return refuse("dump", dir, err, "is a folder that holds something; give another one, or overwrite");
+    snprintf(parent, sizeof parent, "%s", dir);
+    climb_to_existing(parent, sizeof parent);
+    return probe_folder("dump", parent, dir, err);
+}
+
+static duet_status check_readable(const char *param, const char *path, duet_error *err) {
+    struct stat st;
+    int fd = open(path, O_RDONLY);
+    int why = errno;
+    if (fd < 0)
+        return duet_refuse(err, param, "invalid_value", path, NULL, "cannot be read: %s", strerror(why));
+    bool regular = !fstat(fd, &st) && S_ISREG(st.st_mode);
+    close(fd);
+    return regular ? DUET_OK : refuse(param, path, err, "is not a file");
+}
+
+duet_status duet_output_check(const duet_request *r, duet_error *err) {
+    duet_status st = DUET_OK;
+    if (!r || r->struct_bytes != sizeof *r)
+        return duet_fail(err, DUET_E_USAGE, "duet_request: not filled by duet_request_defaults");
+    if (!r->output)
+        return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
+    int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
+    for (int32_t k = 0; k < n && st == DUET_OK; k++) {
+        char *name = duet_output_name(r->output, k, n);
+        st = name ? duet__check_output(name, r->overwrite, err)
+                  : duet_fail(err, DUET_E_MEMORY, "out of memory");
+        duet_free(name);
+    }
+    if (st == DUET_OK) st = duet__check_writable(r->output, err);
+    if (st == DUET_OK && r->init_noise) st = check_readable("init_noise", r->init_noise, err);
+    if (st == DUET_OK && r->dump_dir) st = duet__check_dump(r->dump_dir, r->overwrite, err);
+    return st;
+}
+
+void duet_decode_request_defaults(duet_decode_request *request, size_t struct_bytes) {
+    memset(request, 0, struct_bytes);
+    if (struct_bytes >= sizeof request->struct_bytes) request->struct_bytes = struct_bytes;
+}
+
+/* Latents beside the output are what a decode is for, so only the output itself must not exist. */
+duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
+    struct stat st;
+    duet_status status;
+    if (!d || d->struct_bytes != sizeof *d)
+        return duet_fail(err, DUET_E_USAGE,
+                         "duet_decode_request: not filled by duet_decode_request_defaults");
+    if (!d->latents)
+        return duet_refuse(err, "latents", "missing_required_parameter", NULL, NULL, "is required");
+    if (!d->output)
+        return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
+    TRY(status, fail, duet_output_name_check(d->output, err));
+    bool latents_inside =
+        duet_output_is_folder(d->output) && !strncmp(d->latents, d->output, strlen(d->output));
+    if (!d->overwrite && !latents_inside && !lstat(d->output, &st) &&
+        !(duet_output_is_folder(d->output) && is_empty_folder(d->output)))
+        return refuse("output", d->output, err, "exists; give another name, or overwrite");
+    TRY(status, fail, check_kind(d->output, err));
+    TRY(status, fail, duet__check_writable(d->output, err));
+    TRY(status, fail, check_readable("latents", d->latents, err));
+    if (d->dump_dir) TRY(status, fail, duet__check_dump(d->dump_dir, d->overwrite, err));
+fail:
+    return status;
+}
