@@ -13,8 +13,8 @@ the tolerances file, first match wins; a tensor without a rule is an error, so n
     "psnr_db": x      against the range "peak"            "cosine": x    at least x
 
 Every bound of a rule must hold, and everything must be finite. Tensors of B that A lacks are failures when their rule
-says "required" or they match --need; others are counted and named. Sampled tensors of a fixture, `NAME@KIND.K` with
-the index vectors `NAME@KIND.K.axisN`, are compared with the same samples of A's NAME, under NAME's rule.
+says "required" or they match --need; others are counted and named. Samples of a fixture (`samples.py`) are compared with
+the same samples of A: `NAME@grid.K` under NAME's rule, `NAME@mean` under its own.
 
 Exit code: 0 all hold, 1 something does not, 2 bad usage. Needs numpy and nothing else.
 """
@@ -99,9 +99,14 @@ def samples_of(a, b):
         if not at:
             yield name, name, a.get(name), b[name]
             continue
-        axes = [b[f"{name}.axis{i}"] for i in range(b[name].ndim) if f"{name}.axis{i}" in b]
-        part = a[whole][np.ix_(*axes)] if whole in a else None
-        yield name, whole, part, b[name]
+        if whole not in a:
+            yield name, whole, None, b[name]
+        elif name.endswith("@mean"):
+            yield name, name, a[whole].mean(axis=(1, 2), dtype=np.float64), b[name]
+        else:
+            axes = [b[f"{name}.axis{i}"] for i in range(b[name].ndim)]
+            inside = all(axis[-1] < n for axis, n in zip(axes, a[whole].shape))
+            yield name, whole, a[whole][np.ix_(*axes)] if inside else a[whole], b[name]
 
 
 def compare(a, b, rules, only, need):

@@ -85,6 +85,17 @@ def request_of(args):
     )
 
 
+def request_of_entry(entry):
+    """A request of tests/fixtures/requests.json, whose options are spelled as on the command line."""
+    width, height = (int(x) for x in entry["size"].split("x"))
+    return Request(
+        prompt=entry["prompt"], width=width, height=height, frames=entry["num-frames"], seed=entry["seed"],
+        points=entry.get("num-inference-steps", 50), noise=entry.get("noise", "sglang"),
+        flow_shift=entry.get("flow-shift"), audio_flow_shift=entry.get("audio-flow-shift"),
+        sigmas=entry.get("sigmas"), audio_sigmas=entry.get("audio-sigmas"), base_schedule=entry.get("base-schedule"),
+    )
+
+
 def write(out, files):
     meta = {"environment": environment.describe()}
     for stem, values in files.items():
