@@ -1,11 +1,16 @@
 # A thin front for people: plain `make` builds build/duet. Everything real is in CMakeLists.txt.
-.PHONY: all test asan clean format
+.PHONY: all oracle test asan clean format
 all:
 	@test -f build/build.ninja || cmake --preset release
 	@cmake --build --preset release
 
 test:
 	./test.sh
+
+# Re-make tests/fixtures/ with the reference implementation (docs/oracle.md): make oracle CONVERTER=FILE
+oracle: all
+	@test -n "$(CONVERTER)" || { echo "usage: make oracle CONVERTER=convert_minimax_h3_to_diffusers.py" >&2; exit 2; }
+	HF_HUB_OFFLINE=1 $$(tools/oracle/make_env.sh) tools/oracle/make_fixtures.py --converter $(CONVERTER) --duet build/duet
 
 asan:
 	@test -f build-asan/build.ninja || cmake --preset asan

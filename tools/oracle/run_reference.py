@@ -8,6 +8,7 @@ decode, deliver. The tensors of the request are always written; network taps by 
 """
 
 import argparse
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -46,10 +47,11 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tree")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--request", help="file with one request of tests/fixtures/requests.json; excludes all others")
     parser.add_argument("--prompt")
     parser.add_argument("--prompt-file")
-    parser.add_argument("--size", required=True, help="WIDTHxHEIGHT")
-    parser.add_argument("--num-frames", type=int, required=True)
+    parser.add_argument("--size", help="WIDTHxHEIGHT")
+    parser.add_argument("--num-frames", type=int)
     parser.add_argument("--num-inference-steps", type=int, default=50)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--noise", choices=("sglang", "diffusers"), default="sglang")
@@ -62,12 +64,17 @@ def parse(argv):
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tap", action="append", default=[], help="pattern of further taps; may be repeated")
     args = parser.parse_args(argv)
-    if (args.prompt is None) == (args.prompt_file is None):
-        parser.error("one of --prompt and --prompt-file")
+    if args.request is None and (args.size is None or args.num_frames is None):
+        parser.error("--size and --num-frames are needed")
+    if sum(x is not None for x in (args.prompt, args.prompt_file, args.request)) != 1:
+        parser.error("one of --prompt, --prompt-file and --request")
     return args
 
 
 def request_of(args):
+    if args.request is not None:
+        with open(args.request, encoding="utf-8") as f:
+            return request_of_entry(json.load(f))
     prompt = args.prompt
     if prompt is None:
         with open(args.prompt_file, encoding="utf-8", newline="") as f:
