@@ -70,7 +70,9 @@ void duet_fill_zero(duet_stream *stream, void *device_dst, int64_t bytes);
  * ------------------------------------------------------------------------------------------------------------
  */
 /* Give the device its own form of a weight (upload, pack); a device that reads mapped files as they are does
- * nothing. */
+ * nothing. A prepared weight's pieces may hold device addresses: host code must not read them until
+ * duet_weight_unprepare has put the host pieces back. Prepare a handle for one device at a time, and unprepare it
+ * only when no enqueued op uses it. */
 duet_status duet_weight_prepare(duet_device *dev, duet_weight *weight, duet_error *err);
 void duet_weight_unprepare(duet_device *dev, duet_weight *weight);
 /* Bytes that duet_weight_prepare would copy (0 when the mapping is used as it is). */

@@ -15,7 +15,7 @@ struct duet__buffer {
     size_t bytes;
 };
 
-static const duet__class *const classes[] = {&duet__class_cpu, &duet__class_ref};
+static const duet__class *const classes[] = {&duet__class_cpu, &duet__class_ref, &duet__class_walled};
 
 static const duet__class *find_class(const char *name) {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -126,7 +126,7 @@ int64_t duet__device_find(duet_device *dev, const void *address) {
     int64_t left = -1;
     pthread_mutex_lock(&dev->buffers_lock);
     for (const duet__buffer *b = dev->buffers; b && left < 0; b = b->next)
-        if (wanted >= b->address && wanted < b->address + b->bytes)
+        if (wanted >= b->address && wanted <= b->address + b->bytes)
             left = (int64_t)(b->address + b->bytes - wanted);
     pthread_mutex_unlock(&dev->buffers_lock);
     return left;

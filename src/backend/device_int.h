@@ -54,9 +54,9 @@ struct duet_stream {
     duet_error error; /* first failure, sticky */
 };
 
-extern const duet__class duet__class_ref, duet__class_cpu;
+extern const duet__class duet__class_ref, duet__class_cpu, duet__class_walled;
 
-/* Bytes of the buffer that contains [address, address + bytes), or -1: not device memory. */
+/* Bytes from the address to the end of its live buffer (0 just behind it), or -1: not device memory. */
 int64_t duet__device_find(duet_device *dev, const void *address);
 
 /* ---- opinfo.c */

@@ -170,6 +170,25 @@ static void check_rows(checkop_case *c, const checkop_spec *spec, duet_op op, du
     checkop_free_result(&two);
 }
 
+/* The walled device runs the ref kernels: only the way there and back can differ. */
+static void check_walled(duet_op op) {
+    const checkop_spec *spec = checkop_find(op);
+    duet_device *ref = open_device("ref", NULL, 1), *walled = open_device("walled", NULL, 2);
+    for (int i = 0; i < spec->n_corners + N_RANDOM; i++) {
+        checkop_case c;
+        checkop_result want = {0}, got = {0};
+        checkop_make(&c, op, i, checkop_seed(), false);
+        checkop_run(&c, spec, op, ref, 0, &want);
+        checkop_run(&c, spec, op, walled, 0, &got);
+        check_same_bits(&c, "walled", &want, &got);
+        checkop_free_result(&want);
+        checkop_free_result(&got);
+        checkop_free(&c);
+    }
+    duet_device_close(&walled);
+    duet_device_close(&ref);
+}
+
 /* dev[0..2]: the same level with 1, 2 and 3 threads. */
 static void check_case(checkop_case *c, const checkop_spec *spec, duet_op op, duet_device *ref,
                        duet_device **dev, pool_of_errors *pool) {
@@ -216,6 +235,7 @@ static void check_setup(duet_op op, const setup *s) {
 #define DUET_OP(name, ptrs, weights)                                                                         \
     TEST(checkop_##name, 120000) {                                                                           \
         for (int i = 0; i < N_SETUPS; i++) check_setup(DUET_OP_##name, &setups[i]);                          \
+        check_walled(DUET_OP_##name);                                                                        \
     }
 #include "backend/ops.def"
 #undef DUET_OP

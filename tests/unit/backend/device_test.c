@@ -13,7 +13,7 @@ static duet_device *open_device(const char *backend, int n_threads) {
     return dev;
 }
 
-static const char *const backends[] = {"ref", "cpu"};
+static const char *const backends[] = {"ref", "cpu", "walled"};
 enum { N_BACKENDS = sizeof backends / sizeof *backends };
 
 TEST(device_counts_its_buffers, 5000) {
@@ -86,45 +86,76 @@ TEST(stream_runs_in_order, 5000) {
     }
 }
 
-/* Fail every allocation in turn: what was refused is named, the error sticks, nothing stays behind. */
-TEST(device_survives_refused_memory, 10000) {
+/* A small job from open to sync, with whatever it managed to open left in place. */
+typedef struct small_job {
+    duet_device *dev;
+    duet_stream *stream;
+    duet_weight w;
+    void *x;
+    const char *step; /* the one that was tried last */
+} small_job;
+
+static duet_status run_small_job(small_job *j, const char *backend, duet_error *err) {
     static const float w_data[64 * 64], x_data[64];
-    int refused = 0;
-    for (int64_t nth = 0;; nth++) {
-        duet_device *dev = NULL;
-        duet_stream *stream = NULL;
-        duet_error err = {0};
-        duet_weight w = duet_weight_view("w", DUET_F32, DUET_SHAPE(64, 64), w_data);
-        void *x = NULL;
-        duet_mem_fault_arm(nth);
-        duet_status st = duet_device_open(&(duet_device_options){.n_threads = 2}, &dev, &err);
-        if (st == DUET_OK) st = duet_stream_open(dev, 0, &stream, &err);
-        if (st == DUET_OK) st = duet_device_alloc(dev, 512, "activations of the test", &x, &err);
-        if (st == DUET_OK) {
-            duet_copy_in(stream, x, x_data, sizeof x_data);
-            duet_linear(stream, &(duet_linear_args){.x = x,
-                                                    .y = (float *)x + 64,
-                                                    .w = &w,
-                                                    .rows = 1,
-                                                    .cols_in = 64,
-                                                    .cols_out = 64,
-                                                    .x_stride = 64,
-                                                    .y_stride = 64});
-            st = duet_stream_sync(stream, &err);
-            EXPECT_EQ(duet_stream_sync(stream, NULL), st);
-        } else if (stream) {
-            EXPECT_HAS(err.message, "activations of the test");
-        }
-        int fired = duet_mem_fault_fired();
-        duet_mem_fault_arm(-1);
-        duet_device_free(dev, x);
-        duet_stream_close(&stream);
-        duet_device_close(&dev);
-        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
-        if (!fired) break;
-        EXPECT_EQ(st, DUET_E_MEMORY);
-        EXPECT(err.message[0] != '\0');
-        refused++;
+    duet_status st;
+    j->w = duet_weight_view("weight of the test", DUET_F32, DUET_SHAPE(64, 64), w_data);
+    j->step = "open";
+    TRY(st, fail, duet_device_open(&(duet_device_options){.backend = backend, .n_threads = 2}, &j->dev, err));
+    TRY(st, fail, duet_stream_open(j->dev, 0, &j->stream, err));
+    j->step = "alloc";
+    TRY(st, fail, duet_device_alloc(j->dev, 512, "activations of the test", &j->x, err));
+    j->step = "prepare";
+    TRY(st, fail, duet_weight_prepare(j->dev, &j->w, err));
+    j->step = "run";
+    duet_copy_in(j->stream, j->x, x_data, sizeof x_data);
+    duet_linear(j->stream, &(duet_linear_args){.x = j->x,
+                                               .y = (float *)j->x + 64,
+                                               .w = &j->w,
+                                               .rows = 1,
+                                               .cols_in = 64,
+                                               .cols_out = 64,
+                                               .x_stride = 64,
+                                               .y_stride = 64});
+    st = duet_stream_sync(j->stream, err);
+    EXPECT_EQ(duet_stream_sync(j->stream, NULL), st); /* it sticks */
+fail:
+    return st;
+}
+
+static void close_small_job(small_job *j) {
+    duet_stream_close(&j->stream);
+    if (j->dev) {
+        duet_weight_unprepare(j->dev, &j->w);
+        duet_device_free(j->dev, j->x);
+        EXPECT_EQ(duet_device_live_bytes(j->dev), 0);
     }
-    EXPECT(refused >= 5);
+    duet_device_close(&j->dev);
+    EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+}
+
+/* Fail every allocation in turn: what was refused is named, the error sticks, nothing stays behind. */
+TEST(device_survives_refused_memory, 20000) {
+    for (int b = 0; b < N_BACKENDS; b++) {
+        int refused = 0, refused_alloc = 0;
+        for (int64_t nth = 0;; nth++) {
+            small_job j = {0};
+            duet_error err = {0};
+            duet_mem_fault_arm(nth);
+            duet_status st = run_small_job(&j, backends[b], &err);
+            int fired = duet_mem_fault_fired();
+            duet_mem_fault_arm(-1);
+            close_small_job(&j);
+            if (!fired) break;
+            EXPECT_EQ(st, DUET_E_MEMORY);
+            EXPECT(err.message[0] != '\0');
+            if (strcmp(j.step, "alloc") == 0) {
+                EXPECT_HAS(err.message, "activations of the test");
+                refused_alloc++;
+            }
+            if (strcmp(j.step, "prepare") == 0) EXPECT_HAS(err.message, "weight of the test");
+            refused++;
+        }
+        EXPECT(refused_alloc >= 1);
+        EXPECT(refused > refused_alloc);
+    }
 }
