@@ -85,6 +85,15 @@ const duet__layout duet__layout_diffusers = {
                     "audio_vae/config.json"},
 };
 
+const duet__prefix duet__prefixes[] = {
+    {DUET_COMPONENT_TEXT,
+     {"model.language_model.", "language_model.model.", "language_model.", "model.", NULL},
+     "embed_tokens.weight"},
+    {DUET_COMPONENT_TEXT, {"model.visual.", "visual.", NULL}, "patch_embed.proj.weight"},
+    {DUET_COMPONENT_TEXT, {"lm_head.", "language_model.lm_head.", NULL}, "weight"},
+};
+const int duet__n_prefixes = COUNT(duet__prefixes);
+
 const duet__layout *duet__layout_find(const char *name) {
     if (strcmp(name, "native") == 0) return &duet__layout_native;
     if (strcmp(name, "diffusers") == 0) return &duet__layout_diffusers;

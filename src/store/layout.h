@@ -57,6 +57,17 @@ int duet__layout_stored(const duet__layout *layout, duet_component component, co
 /* Canonical row of stored row `row`. */
 int64_t duet__canonical_row(const duet__spec *spec, const duet__stored *stored, int64_t row);
 
+/* Other spellings of a component's name prefixes, seen in the wild; the first of each list is canonical. A component's
+ * files use one of each list: the one under which `probe` exists. */
+typedef struct duet__prefix {
+    duet_component component;
+    const char *spelling[5]; /* NULL-terminated */
+    const char *probe;       /* name behind the prefix */
+} duet__prefix;
+
+extern const duet__prefix duet__prefixes[];
+extern const int duet__n_prefixes;
+
 /* true and the expansion of `to` when `name` matches `from`. */
 bool duet__rule_apply(const char *from, const char *to, const char *name, char *out, size_t out_bytes);
 

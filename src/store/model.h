@@ -30,9 +30,11 @@ typedef enum duet_component {
 
 typedef struct duet_model_options {
     const char *path;
-    const char *layout;       /* NULL = by rule, "native", "diffusers" */
-    duet_partition partition; /* which transformer to open */
-    uint32_t components;      /* bit mask 1 << duet_component to open; 0 = all */
+    const char *layout; /* NULL = by rule, "native", "diffusers" */
+    duet_partition
+        partition; /* which transformer to open, where the path has both; else the only one is opened and
+                               * duet_model_serves tells what it can do */
+    uint32_t components; /* bit mask 1 << duet_component to open; 0 = all */
 } duet_model_options;
 
 duet_status duet_model_open(const duet_model_options *options, duet_model **out, duet_error *err);
@@ -41,6 +43,8 @@ void duet_model_close(duet_model **model); /* all weights borrowed from it must 
 const duet_model_config *duet_model_config_get(const duet_model *model);
 const char *duet_model_layout_name(const duet_model *model); /* "native", "diffusers" */
 const char *duet_model_path(const duet_model *model);
+duet_partition duet_model_partition(
+    const duet_model *model); /* the one opened: where only one is there, that */
 bool duet_model_serves(const duet_model *model, const char *task); /* "t2va", "fl2va", "ref2va" */
 
 /* Borrowed handle of canonical tensor `name`; pieces point into mapped files (or into aligned copies of
@@ -64,9 +68,30 @@ typedef struct duet_model_hashes {
 } duet_model_hashes;
 duet_status duet_model_hash(duet_model *model, duet_model_hashes *out, duet_error *err);
 
-int64_t duet_model_mapped_bytes(const duet_model *model,
-                                duet_component component); /* bytes of readable tensors used in place */
-int64_t duet_model_copied_bytes(
-    const duet_model *model, duet_component component); /* bytes of copies that opening all weights makes */
+/* `duet info --verify`: every tensor read whole. sha256 covers all canonical bytes of what some task reads, with the
+ * resolved configuration, so it is equal in every layout; the counts cover everything stored. Only opened components
+ * are filled. Takes minutes at the released size: cancel is polled, progress called after each tensor. */
+typedef struct duet_component_report {
+    char sha256[65];
+    int64_t tensors, bytes;   /* as stored */
+    int64_t nonfinite;        /* values */
+    char first_nonfinite[96]; /* canonical name, or "" */
+    int files, missing_files; /* missing: shards that hold nothing any task reads */
+} duet_component_report;
+
+typedef struct duet_verify_options {
+    void (*progress)(void *arg, const char *tensor, int64_t done_bytes,
+                     int64_t total_bytes); /* may be NULL */
+    void *progress_arg;
+    const volatile int *cancel; /* may be NULL */
+} duet_verify_options;
+
+duet_status duet_model_verify(duet_model *model, const duet_verify_options *options,
+                              duet_component_report report[DUET_N_COMPONENTS], duet_error *err);
+
+/* What text-to-video touches (vision tower, encoders and never-read layers are not counted): bytes of tensors used in
+ * place, and bytes of the copies that acquiring all of them makes. */
+int64_t duet_model_mapped_bytes(const duet_model *model, duet_component component);
+int64_t duet_model_copied_bytes(const duet_model *model, duet_component component);
 
 #endif

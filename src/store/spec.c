@@ -46,6 +46,22 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const duet__spec *)a)->name, ((const duet__spec *)b)->name);
 }
 
+/* What only tasks with conditions read, by prefix of the canonical name. */
+static void mark_roles(duet__spec_list *list, duet_component component) {
+    static const struct {
+        duet_component component;
+        const char *prefix;
+    } other[] = {{DUET_COMPONENT_TEXT, "model.visual."}, {DUET_COMPONENT_VVAE, "encoder."},
+                 {DUET_COMPONENT_VVAE, "quant_conv."},   {DUET_COMPONENT_AVAE, "encoder."},
+                 {DUET_COMPONENT_AVAE, "pre_block."},    {DUET_COMPONENT_AVAE, "mean_proj."},
+                 {DUET_COMPONENT_AVAE, "logs_proj."}};
+    for (int i = 0; i < list->n; i++)
+        for (size_t j = 0; j < sizeof other / sizeof *other; j++)
+            if (other[j].component == component &&
+                strncmp(list->spec[i].name, other[j].prefix, strlen(other[j].prefix)) == 0)
+                list->spec[i].role = DUET__OTHER;
+}
+
 duet_status duet__specs_build(const duet_model_config *config, duet_component component, duet__spec_list *out,
                               duet_error *err) {
     *out = (duet__spec_list){0};
@@ -66,6 +82,7 @@ duet_status duet__specs_build(const duet_model_config *config, duet_component co
         duet__specs_free(out);
         return duet_fail(err, DUET_E_MEMORY, "no memory for the tensor table");
     }
+    mark_roles(out, component);
     qsort(out->spec, (size_t)out->n, sizeof *out->spec, by_name);
     return DUET_OK;
 }

@@ -14,8 +14,10 @@
 #include "tensor/tensor.h"
 
 typedef enum duet__role {
-    DUET__READ, /* some task reads it: must be there, is hashed */
-    DUET__SKIP  /* belongs to the checkpoint, is never read: may be absent, is not hashed */
+    DUET__READ,  /* text to video and sound reads it: must be there, is hashed */
+    DUET__OTHER, /* only tasks with conditions read it (vision tower, encoders): must be there, is hashed */
+    DUET__CONSTANT, /* follows from the configuration: must be there where the layout has it, is not hashed */
+    DUET__SKIP      /* belongs to the checkpoint, is never read: may be absent, is not hashed */
 } duet__role;
 
 typedef enum duet__order {

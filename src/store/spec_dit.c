@@ -39,7 +39,8 @@ static void island(const duet_dit_config *c, duet__spec_list *out) {
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(video, c->hidden), "final_layer.video_out");
     duet__spec_linear(out, DUET_F32, 1.3, DUET_SHAPE(c->audio_channels, c->hidden), "final_layer.audio_out");
     duet__spec_add(out, DUET_F32, DUET__FILL_INV_FREQ, c->rope_theta, DUET_SHAPE(c->rope_freqs),
-                   "rope.inv_freq");
+                   "rope.inv_freq")
+        ->role = DUET__CONSTANT;
 }
 
 void duet__specs_dit(const duet_dit_config *c, duet__spec_list *out) {
