@@ -106,12 +106,16 @@ fail:
     return st;
 }
 
-/* The file's own frequencies if it has them; else the reference's formula, a power and a reciprocal in fp32. */
+/* A power and a reciprocal in fp32, as the reference computes them. */
+static void default_frequencies(double theta, int n, float *out) {
+    for (int k = 0; k < n; k++) out[k] = 1.0f / powf((float)theta, (float)(2 * k) / (float)(2 * n));
+}
+
+/* The file's own frequencies if it has them. */
 static duet_status load_frequencies(duet_model *model, duet_dit *d, duet_error *err) {
     int n = d->config.rope_freqs;
     if (!duet_model_has(model, DUET_COMPONENT_DIT, "rope.inv_freq")) {
-        for (int k = 0; k < n; k++)
-            d->inv_freq[k] = 1.0f / powf((float)d->config.rope_theta, (float)(2 * k) / (float)(2 * n));
+        default_frequencies(d->config.rope_theta, n, d->inv_freq);
         return DUET_OK;
     }
     duet_weight w;
