@@ -2,8 +2,8 @@
  *
  *     u[2m]   = 2 sum_j f[2j+1] x[m+2-j]      u[2m+1] = 2 sum_j f[2j] x[m+3-j]      j = 0..5
  *     y[m]    = sum_t g[t] v[2m+t-5]                                               t = 0..11
- * with indices clamped to the signal (replicated edges). Each output needs 12 values of v; they are computed
- * where they are needed, six times each, so that no second signal has to be stored. */
+ * with indices clamped to the signal (replicated edges). Each output needs 12 values of v, ten of them those of the
+ * output before: a window moves along, so that no second signal has to be stored. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
@@ -39,9 +39,14 @@ static void snake_channel(void *arg, int64_t task, int thread) {
         p.up[i] = (double)duet__ref_value(a->up_filter, i);
         p.down[i] = (double)duet__ref_value(a->down_filter, i);
     }
+    double v[12]; /* v[2m-5] .. v[2m+6] */
+    for (int64_t t = 2; t < 12; t++) v[t] = activated(&p, x, a->length, t - 7);
     for (int64_t m = 0; m < a->length; m++) {
         double sum = 0;
-        for (int64_t t = 0; t < 12; t++) sum += p.down[t] * activated(&p, x, a->length, 2 * m + t - 5);
+        memmove(v, v + 2, 10 * sizeof *v);
+        v[10] = activated(&p, x, a->length, 2 * m + 5);
+        v[11] = activated(&p, x, a->length, 2 * m + 6);
+        for (int64_t t = 0; t < 12; t++) sum += p.down[t] * v[t];
         a->y[task * a->length + m] = (float)sum;
     }
 }
