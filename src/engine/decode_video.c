@@ -61,8 +61,8 @@ static duet_status check_latents(const duet_decode_video_args *a, duet_error *er
     int64_t n = a->config->latent_channels * a->latents_t * a->latent_h * a->latent_w, bad = 0;
     for (int64_t i = 0; i < n; i++) bad += !isfinite(a->latents[i]);
     if (!bad) return DUET_OK;
-    return duet_fail(err, DUET_E_RUN, "video decoder: video_latents have %lld non-finite values",
-                     (long long)bad);
+    return duet_fail(err, DUET_E_RUN, "video_latents: %lld of %lld values are not finite", (long long)bad,
+                     (long long)n);
 }
 
 /* Tokens of one tile, de-normalised: product and sum are rounded one by one, as the reference does it. */
@@ -208,13 +208,32 @@ fail:
     return st;
 }
 
+/* Does a tap ask for all frames of a chunk or of a tile? */
+static bool wants_whole(const duet_decode_video_args *a, const duet__stitch *s) {
+    char name[96];
+    for (int64_t chunk = 0; a->tap && chunk < s->time.chunks; chunk++) {
+        snprintf(name, sizeof name, "vvae.chunk_%lld.stitched", (long long)chunk);
+        if (a->tap->wants(a->tap, name)) return true;
+        for (int tile = 0; tile < s->y.n * s->x.n; tile++) {
+            snprintf(name, sizeof name, "vvae.chunk_%lld.tile_%d_%d.raw", (long long)chunk, tile / s->x.n,
+                     tile % s->x.n);
+            if (a->tap->wants(a->tap, name)) return true;
+        }
+    }
+    return false;
+}
+
+static bool plan_run(const duet_decode_video_args *a, duet__stitch *s) {
+    int64_t bytes;
+    if (!duet__stitch_plan(a->config, a->latents_t, a->latent_h, a->latent_w, false, s, &bytes)) return false;
+    return !wants_whole(a, s) ||
+           duet__stitch_plan(a->config, a->latents_t, a->latent_h, a->latent_w, true, s, &bytes);
+}
+
 static duet_status open_run(run *r, duet_error *err) {
     const duet_decode_video_args *a = r->args;
     duet__stitch *s = &r->stitch;
-    int64_t ignored;
-    bool whole = duet_tap_wants(a->tap, "vvae.chunk_0.stitched") ||
-                 duet_tap_wants(a->tap, "vvae.chunk_0.tile_0_0.raw");
-    if (!duet__stitch_plan(a->config, a->latents_t, a->latent_h, a->latent_w, whole, s, &ignored))
+    if (!plan_run(a, s))
         return duet_fail(err, DUET_E_RUN,
                          "video decoder: latents of %lld x %d x %d cannot be cut into chunks and tiles",
                          (long long)a->latents_t, a->latent_h, a->latent_w);

@@ -1,5 +1,5 @@
 /* geometry_test.c - the tables of the model chapters, the laws behind them, and the half-to-even cases. */
-#include "harness/harness.h"
+#include "harness/fixture.h"
 
 #include "engine/geometry.h"
 
@@ -233,4 +233,60 @@ TEST(chunk_counts_for_whole_and_padded_lengths, 1000) {
     EXPECT(
         !duet_time_split(&(duet_vvae_config){.clip_frames = 17, .token_drop = 5, .time_ratio = 4}, 37, &c));
     EXPECT(!duet_time_split(&(duet_vvae_config){0}, 37, &c));
+}
+
+/* ---- against the reference implementation ---------------------------------------------------------------- */
+
+static const int32_t *recorded(const fixture *f, const char *name, int64_t *n) {
+    fixture_tensor t = fixture_get(f, name);
+    EXPECT_STR(t.dtype, "I32");
+    *n = t.n;
+    return t.data;
+}
+
+TEST(frames_equal_the_reference, 1000) {
+    fixture f = fixture_open("golden/geometry.safetensors");
+    int64_t n;
+    const int32_t *snapped = recorded(&f, "frames.snapped", &n), *latent = recorded(&f, "frames.latent", &n),
+                  *sound = recorded(&f, "frames.audio", &n);
+    EXPECT_EQ(n, 400);
+    for (int64_t i = 0; i < n; i++) {
+        EXPECT_EQ(duet_frames_snap_up(i + 1), snapped[i]);
+        EXPECT_EQ(duet_video_latents_for_frames(snapped[i]), latent[i]);
+        EXPECT_EQ(duet_audio_latents_for_frames(snapped[i]), sound[i]);
+    }
+    fixture_close(&f);
+}
+
+TEST(canvases_equal_the_reference, 1000) {
+    fixture f = fixture_open("golden/geometry.safetensors");
+    int64_t n;
+    const int32_t *row = recorded(&f, "canvas", &n);
+    for (int64_t i = 0; i < n / 7; i++, row += 7) {
+        int32_t w, h;
+        EXPECT(duet_canvas_resolve(row[0], row[1], row[3], row[4], row[2], &w, &h));
+        if (w != row[5] || h != row[6])
+            FAIL("%d:%d, multiple %d, short edge %d, at most %d pixels: got %dx%d, want %dx%d", row[0],
+                 row[1], row[2], row[3], row[4], w, h, row[5], row[6]);
+    }
+    fixture_close(&f);
+}
+
+TEST(tiles_equal_the_reference, 1000) {
+    fixture f = fixture_open("golden/geometry.safetensors");
+    int64_t n, all;
+    const int32_t *count = recorded(&f, "tiles.count", &n), *start = recorded(&f, "tiles.start", &all),
+                  *length = recorded(&f, "tiles.length", &all),
+                  *overlap = recorded(&f, "tiles.overlap", &all);
+    for (int64_t i = 0, at = 0; i < n; at += count[i++]) {
+        duet_axis_tiles t;
+        EXPECT(duet_axis_split((int32_t)(16 * (i + 1)), 256, 64, 16, &t));
+        EXPECT_EQ(t.n, count[i]);
+        for (int k = 0; k < t.n; k++) {
+            EXPECT_EQ(t.start_px[k], start[at + k]);
+            EXPECT_EQ(t.tile_px, length[at + k]);
+            EXPECT_EQ(t.overlap_px[k], overlap[at + k]);
+        }
+    }
+    fixture_close(&f);
 }
