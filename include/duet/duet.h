@@ -297,9 +297,10 @@ typedef struct duet_component_info {
     int64_t mapped_bytes, copied_bytes; /* readable tensors used in place; copies that loading makes */
     char hash[65];                      /* the quick hash that latents files carry */
     /* filled by verify only */
-    int64_t tensors, bytes, nonfinite_values;
-    char sha256[65];          /* over every canonical byte of every readable tensor */
-    char first_nonfinite[96]; /* name of the first tensor that holds one, or "" */
+    int64_t tensors, bytes, nonfinite_values; /* as stored */
+    int32_t files, missing_files;             /* missing: shards that hold nothing any task reads */
+    char sha256[65];                          /* over every canonical byte of every readable tensor */
+    char first_nonfinite[96];                 /* name of the first tensor that holds one, or "" */
 } duet_component_info;
 
 typedef struct duet_model_info {

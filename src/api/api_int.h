@@ -56,7 +56,6 @@ void duet__event_finished(void *ctx, int32_t output, const char *path);
 /* What both kinds of run report at their end. */
 void duet__result_finish(duet_engine *engine, const duet_run_result *run, double started_seconds,
                          duet_result *result);
-duet_status duet__verify(duet_engine *engine, duet_model_info *out, duet_error *err);
 int64_t duet__resident_bytes(void); /* of the process, now; 0 when the system does not say */
 
 #endif

@@ -17,7 +17,8 @@ static const char *const COMPONENT_NAMES[DUET_N_COMPONENTS] = {
 /* One row per dimension: INT(component, member) reads config->component.member. */
 #define CONFIG_NUMBERS(N)                                                                                    \
     N(dit, hidden)                                                                                           \
-    N(dit, layers) N(dit, refiner_layers) N(dit, heads) N(dit, head_dim) N(dit, ffn) N(dit, video_channels)  \
+    N(dit, layers)                                                                                           \
+    N(dit, refiner_layers) N(dit, heads) N(dit, head_dim) N(dit, ffn) N(dit, video_channels)                 \
         N(dit, audio_channels) N(dit, patch_t) N(dit, patch_h) N(dit, patch_w) N(dit, text_dim)              \
             N(dit, time_sinusoid) N(dit, time_hidden) N(dit, time_dim) N(dit, rope_freqs) N(text, hidden)    \
                 N(text, layers_in_file) N(text, tap_layer) N(text, heads) N(text, kv_heads)                  \
@@ -63,6 +64,28 @@ static char *config_json(const duet_model_config *c) {
     return copy;
 }
 
+static duet_status verify_all(duet_engine *e, duet_model_info *out, duet_error *err) {
+    duet_component_report report[DUET_N_COMPONENTS] = {0};
+    duet_verify_options options = {.cancel = &e->cancel};
+    duet_status st = duet_model_verify(e->model, &options, report, err);
+    if (st != DUET_OK) return st;
+    out->verified = true;
+    for (int c = 0; c < DUET_N_COMPONENTS; c++) {
+        duet_component_info *to = &out->component[c];
+        to->tensors = report[c].tensors;
+        to->bytes = report[c].bytes;
+        to->nonfinite_values = report[c].nonfinite;
+        to->files = report[c].files;
+        to->missing_files = report[c].missing_files;
+        memcpy(to->sha256, report[c].sha256, sizeof to->sha256);
+        memcpy(to->first_nonfinite, report[c].first_nonfinite, sizeof to->first_nonfinite);
+        if (st == DUET_OK && report[c].nonfinite)
+            st = duet_fail(err, DUET_E_MODEL, "%s: %lld values are not finite, the first in %s",
+                           COMPONENT_NAMES[c], (long long)report[c].nonfinite, report[c].first_nonfinite);
+    }
+    return st;
+}
+
 static void fill_component(duet_engine *e, duet_component c, duet_component_info *out) {
     out->name = COMPONENT_NAMES[c];
     out->mapped_bytes = duet_model_mapped_bytes(e->model, c);
@@ -83,7 +106,7 @@ duet_status duet_info(duet_engine *e, bool verify, duet_model_info *out, duet_er
     for (int c = 0; c < DUET_N_COMPONENTS; c++) fill_component(e, (duet_component)c, &out->component[c]);
     out->config_json = config_json(duet_model_config_get(e->model));
     if (!out->config_json) return duet_fail(err, DUET_E_MEMORY, "out of memory");
-    return verify ? duet__verify(e, out, err) : DUET_OK;
+    return verify ? verify_all(e, out, err) : DUET_OK;
 }
 
 void duet_model_info_free(duet_model_info *info) {

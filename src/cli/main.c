@@ -1,13 +1,87 @@
-/* main.c - the first subcommand, until the option table takes over. */
+/* main.c - which command, and the one place from which the process ends. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-int duet_cmd_synth(int argc, char **argv);
+typedef struct runner {
+    int mask;
+    int (*run)(const opt_set *set);
+} runner;
+static const runner RUNNERS[] = {
+#define COMMAND(id, mask, name, word, summary) {mask, cmd_##id},
+#include "cli/commands.def"
+};
+
+static int run_command(const command *cmd, int n, char *const *words) {
+    static opt_set set; /* some KB, once */
+    duet_error err = {0};
+    int code = EXIT_DONE;
+    duet_status st = opt_parse(cmd, n, words, &set, &err);
+    if (st != DUET_OK) {
+        code = report_failure(st, &err, PHASE_REQUEST, opt_wants_json(n, words), NULL);
+    } else if (set.value[OPT_help].on) {
+        help_command(cmd, stdout);
+    } else {
+        for (size_t i = 0; i < sizeof RUNNERS / sizeof RUNNERS[0]; i++) {
+            if (RUNNERS[i].mask == cmd->mask) code = RUNNERS[i].run(&set);
+        }
+    }
+    opt_close(&set);
+    return code;
+}
+
+static int no_such_command(const char *word, bool json) {
+    duet_error err = {0};
+    duet_refuse(&err, word, "unknown_parameter", NULL, command_nearest(word), "is not a command of duet");
+    return report_failure(DUET_E_REQUEST, &err, PHASE_REQUEST, json, NULL);
+}
+
+static int run_help(int n, char *const *words) {
+    if (n == 0) return help_program(stdout), EXIT_DONE;
+    if (!strcmp(words[0], "--markdown")) return help_markdown(stdout), EXIT_DONE;
+    const command *cmd = command_find(words[0]);
+    if (cmd) return help_command(cmd, stdout), EXIT_DONE;
+    static const char *const plain[] = {"completion", "version", "help"};
+    for (int i = 0; i < 3; i++) {
+        if (!strcmp(words[0], plain[i])) return help_program(stdout), EXIT_DONE;
+    }
+    return no_such_command(words[0], opt_wants_json(n, words));
+}
+
+static int run_completion(int n, char *const *words) {
+    if (n == 1 && completion_script(words[0], stdout)) return EXIT_DONE;
+    duet_error err = {0};
+    duet_refuse(&err, "shell", n ? "invalid_value" : "missing_required_parameter", n ? words[0] : NULL,
+                "bash", "must be bash or zsh");
+    return report_failure(DUET_E_REQUEST, &err, PHASE_REQUEST, opt_wants_json(n, words), NULL);
+}
+
+static int run(int argc, char **argv) {
+    if (argc < 2) return help_program(stdout), EXIT_DONE;
+    const char *word = argv[1];
+    int n = argc - 2;
+    char *const *rest = argv + 2;
+    if (!strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h")) return run_help(n, rest);
+    if (!strcmp(word, "version") || !strcmp(word, "--version"))
+        return printf("duet %s\n", duet_version()), EXIT_DONE;
+    if (!strcmp(word, "completion")) return run_completion(n, rest);
+    const command *cmd = command_find(word);
+    return cmd ? run_command(cmd, n, rest) : no_such_command(word, opt_wants_json(n, rest));
+}
+
+/* A result that could not be written is a failure, except to a reader that has seen enough (duet help | head). */
+static int flush_results(int code) {
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    if (errno == EPIPE) return code;
+    fprintf(stderr, "error: standard output: %s\n", strerror(errno));
+    return code == EXIT_DONE ? EXIT_RUN : code;
+}
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "synth") == 0) return duet_cmd_synth(argc - 1, argv + 1);
-    fprintf(stderr,
-            "usage: duet synth --out DIR [--shape tiny|small|full] [--layout native|diffusers]\n"
-            "                  [--partition fl2va|ref2va|both] [--seed N] [--tokenizer DIR] [--yes]\n");
-    return 2;
+    signal(SIGPIPE, SIG_IGN);
+    return flush_results(run(argc, argv));
 }

@@ -1,75 +1,66 @@
-/* synth.c - `duet synth`: options in, one call of the store, one line of result. */
-#include "store/synth.h"
+/* synth.c - duet synth: options in, one call of the store, the directory out. */
+#include "cli/cli.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-int duet_cmd_synth(int argc, char **argv);
-
-enum { EXIT_RUN = 1, EXIT_USAGE = 2, EXIT_MODEL = 3 };
+#include "store/synth.h"
 
 static void show_progress(void *arg, const char *file, int64_t done_bytes, int64_t total_bytes) {
     int *last = arg, percent = (int)(100 * done_bytes / (total_bytes ? total_bytes : 1));
     if (percent == *last) return;
     *last = percent;
-    fprintf(stderr, "\r%3d %%  %s", percent, file);
-    if (percent == 100) fprintf(stderr, "\n");
+    fprintf(stderr, "\r\033[K%3d %%  %s", percent, file);
+    if (percent == 100) fputc('\n', stderr);
 }
 
-static int usage(const char *text, const char *value) {
-    fprintf(stderr, "error: %s (got %s)\n", text, value ? value : "nothing");
-    return EXIT_USAGE;
+static const char *text_of(const opt_set *set, opt_id id) {
+    return set->value[id].given ? set->value[id].text : NULL;
 }
 
-static int finish(const duet_synth_options *o, duet_status st, const duet_error *err) {
-    if (st == DUET_OK) {
+static void print_result(const duet_synth_options *o, bool json) {
+    if (!json) {
         printf("%s\n", o->out_dir);
-        return 0;
+        return;
     }
-    if (st != DUET_E_REQUEST)
-        fprintf(stderr, "error: %s\n", err->message);
-    else if (*err->value)
-        fprintf(stderr, "error: %s: %s (got %s)\n", err->param, err->message, err->value);
-    else
-        fprintf(stderr, "error: %s: %s\n", err->param, err->message);
-    return st == DUET_E_REQUEST ? EXIT_USAGE : st == DUET_E_MODEL ? EXIT_MODEL : EXIT_RUN;
+    json_t *root = json_object();
+    int64_t bytes = 0;
+    duet_synth_bytes(o, &bytes, NULL);
+    json_object_set_new(root, "path", path_json(o->out_dir));
+    json_object_set_new(root, "shape", json_string(o->shape ? o->shape : "tiny"));
+    json_object_set_new(root, "layout", json_string(o->layout ? o->layout : "native"));
+    json_object_set_new(root, "partition", json_string(o->partition ? o->partition : "both"));
+    json_object_set_new(root, "seed", json_integer((json_int_t)o->seed));
+    json_object_set_new(root, "weight_bytes", json_integer(bytes));
+    print_json(root);
 }
 
-int duet_cmd_synth(int argc, char **argv) {
-    enum { SHAPE = 1, LAYOUT, PARTITION, SEED, OUT, TOKENIZER, YES };
-    static const struct option options[] = {{"shape", required_argument, NULL, SHAPE},
-                                            {"layout", required_argument, NULL, LAYOUT},
-                                            {"partition", required_argument, NULL, PARTITION},
-                                            {"seed", required_argument, NULL, SEED},
-                                            {"out", required_argument, NULL, OUT},
-                                            {"tokenizer", required_argument, NULL, TOKENIZER},
-                                            {"yes", no_argument, NULL, YES},
-                                            {NULL, 0, NULL, 0}};
-    int percent = -1;
-    duet_synth_options o = {.progress = isatty(STDERR_FILENO) ? show_progress : NULL,
-                            .progress_arg = &percent};
-    char *end = NULL;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == SHAPE) o.shape = optarg;
-        if (c == LAYOUT) o.layout = optarg;
-        if (c == PARTITION) o.partition = optarg;
-        if (c == OUT) o.out_dir = optarg;
-        if (c == TOKENIZER) o.tokenizer_dir = optarg;
-        if (c == YES) o.yes = true;
-        if (c == SEED) {
-            errno = 0;
-            o.seed = strtoull(optarg, &end, 10);
-            if (errno || *end || *optarg < '0' || *optarg > '9')
-                return usage("seed: must be a whole number from 0 to 2^64-1", optarg);
-        }
-        if (c == '?') return EXIT_USAGE;
-    }
-    if (optind < argc) return usage("synth takes no positional arguments", argv[optind]);
-    if (!o.out_dir) return usage("out: a directory is required", NULL);
+static duet_status synth(const opt_set *set, duet_synth_options *o, duet_error *err) {
+    const opt_value *seed = &set->value[OPT_synth_seed];
+    duet_status st = need_option(set, OPT_out, err);
+    if (st != DUET_OK) return st;
+    if (seed->given && seed->integer < 0)
+        return duet_refuse(err, "seed", "out_of_range", seed->text, "0",
+                           "must be between 0 and 9223372036854775807");
+    o->out_dir = text_of(set, OPT_out);
+    o->shape = text_of(set, OPT_shape);
+    o->layout = text_of(set, OPT_synth_layout);
+    o->partition = text_of(set, OPT_partition);
+    o->seed = seed->given ? (uint64_t)seed->integer : 0;
+    o->tokenizer_dir = text_of(set, OPT_tokenizer);
+    o->yes = is_on(set, OPT_yes);
+    o->cancel = signals_flag();
+    signals_watch();
+    return duet_synth(o, err);
+}
+
+int cmd_synth(const opt_set *set) {
     duet_error err = {0};
-    return finish(&o, duet_synth(&o, &err), &err);
+    int percent = -1;
+    bool json = is_on(set, OPT_json), show = !is_on(set, OPT_quiet) && isatty(STDERR_FILENO);
+    duet_synth_options o = {.progress = show ? show_progress : NULL, .progress_arg = &percent};
+    duet_status st = synth(set, &o, &err);
+    if (st != DUET_OK) return report_failure(st, &err, PHASE_REQUEST, json, NULL);
+    print_result(&o, json);
+    return EXIT_DONE;
 }

@@ -1,0 +1,119 @@
+"""Full disks, unwritable folders, weights that are not finite: a failed run fails loudly and loses nothing (promise P5)."""
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+
+from kit import Skip, check, duet, equal, expect, files_under, model, quick, refused, test
+
+
+def make(path, output, *more):
+    return duet("generate", *quick(path), "--prompt", "a lamp", "--output", output, *more)
+
+
+@contextlib.contextmanager
+def small_disk(tmp, kib):
+    """A file system of `kib` KiB; a loud skip where this process may not mount one."""
+    disk = tmp / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if not mounted:
+        raise Skip("may not mount a small file system here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def last_line(run):
+    return run.err.rstrip("\n").splitlines()[-1]
+
+
+@test
+def unwritable_places(tmp):
+    for place in ["/proc/clip.mp4", "/sys/clip.mp4", str(tmp / "missing" / "clip.mp4"), "/dev/null/clip.mp4"]:
+        run = make(model(), place)
+        check("cannot be written" in refused(run, "output"), f"no reason: {run}")
+    if os.geteuid() != 0:
+        (tmp / "locked").mkdir(mode=0o555)
+        refused(make(model(), tmp / "locked" / "clip.mp4"), "output")
+    equal(files_under(tmp), [] if os.geteuid() == 0 else ["locked"], "files left")
+
+
+@test
+def a_disk_that_fills_before_the_latents(tmp):
+    with small_disk(tmp, 8) as disk:
+        run = expect(make(model(), disk / "clip.mp4", "--json"), 1)
+        equal(run.json()["error"]["code"], "generation_failed", "code")
+        equal(files_under(disk), [], "files on the full disk")
+
+
+@test
+def a_disk_that_fills_while_the_clip_is_written(tmp):
+    expect(make(model(), tmp / "whole.mp4", "--keep-latents", "--output-quality", "maximum"), 0)
+    latents = (tmp / "whole.mp4.latents.safetensors").stat().st_size
+    clip = (tmp / "whole.mp4").stat().st_size
+    kib = (latents + 4095) // 4096 * 4 + max(4, clip // 1024 // 2)
+    with small_disk(tmp, kib) as disk:
+        run = expect(make(model(), disk / "clip.mp4", "--json", "--output-quality", "maximum"), 1)
+        equal(files_under(disk), ["clip.mp4.latents.safetensors"], "files on the full disk")
+        kept = str(disk / "clip.mp4.latents.safetensors")
+        equal(run.json()["latents"], kept, "latents in the JSON error")
+        check(last_line(run).endswith(kept), f"the last line does not name the latents: {run}")
+        expect(duet("decode", kept, "--model", model(), "--output", tmp / "late.mp4"), 0)
+        equal((tmp / "late.mp4").read_bytes(), (tmp / "whole.mp4").read_bytes(), "the clip, finished later")
+
+
+@test
+def a_full_disk_keeps_what_stood_there(tmp):
+    with small_disk(tmp, 16) as disk:
+        (disk / "clip.mp4").write_bytes(b"precious")
+        expect(make(model(), disk / "clip.mp4", "--overwrite"), 1)
+        equal((disk / "clip.mp4").read_bytes(), b"precious", "the clip that stood there")
+
+
+def poison(path, part, name_part):
+    """Write a NaN into the first value of one tensor of a copied model; returns the tensor's name."""
+    for shard in sorted(path.rglob(f"{part}/**/*.safetensors")) + sorted(path.rglob(f"{part}/*.safetensors")):
+        data = bytearray(shard.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        for name, entry in json.loads(data[8:8 + size]).items():
+            if name_part not in name:
+                continue
+            nan = {"BF16": b"\xc0\x7f", "F16": b"\x00\x7e", "F32": b"\x00\x00\xc0\x7f"}[entry["dtype"]]
+            at = 8 + size + entry["data_offsets"][0]
+            data[at:at + len(nan)] = nan
+            shard.write_bytes(bytes(data))
+            return name
+    raise AssertionError(f"no tensor like {name_part} in {part}")
+
+
+@test
+def weights_that_are_not_finite(tmp):
+    for part, tensor, stage in [("transformer", "blocks.0.attn.out_proj.weight", "denoise"),
+                                ("text_encoder", "layers.0.mlp.down_proj.weight", "condition")]:
+        copy = tmp / part
+        shutil.copytree(model(), copy)
+        poison(copy, part, tensor)
+        run = expect(make(copy, tmp / "clip.mp4", "--json"), 1)
+        message = run.json()["error"]["message"]
+        check(stage in message and "not finite" in message, f"stage or reason missing: {message}")
+        if stage == "denoise":
+            check("evaluation 1" in message, f"the evaluation is not named: {message}")
+        check(not (tmp / "clip.mp4").exists(), "a clip was written")
+        run = duet("info", copy, "--verify")
+        expect(run, 3)
+        check(tensor.split(".")[-2] in run.err, f"the tensor is not named: {run}")
+
+
+@test
+def a_decoder_that_is_not_finite_keeps_the_latents(tmp):
+    copy = tmp / "model"
+    shutil.copytree(model(), copy)
+    poison(copy, "video_vae", "proj_out.weight")
+    run = expect(make(copy, tmp / "clip.mp4"), 1)
+    check("decode" in run.err and "not finite" in run.err, f"stage or reason missing: {run}")
+    equal([f for f in files_under(tmp) if not f.startswith("model")], ["clip.mp4.latents.safetensors"], "files")
+    check(last_line(run).endswith("clip.mp4.latents.safetensors"), f"the last line does not name the latents: {run}")
