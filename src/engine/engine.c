@@ -155,14 +155,6 @@ static duet_status pack(run *r, duet_error *err) {
                           &r->packed, err);
 }
 
-static void offer_packed(run *r, duet_tap *tap) {
-    int64_t rows = r->packed.layout.rows;
-    if (duet_tap_wants(tap, "position_ids"))
-        tap->take_host(tap, "position_ids", DUET_F64, &DUET_SHAPE(rows, 3), r->packed.position_ids);
-    if (duet_tap_wants(tap, "token_tags"))
-        tap->take_host(tap, "token_tags", DUET_I32, &DUET_SHAPE(rows), r->packed.token_tags);
-}
-
 /* ---- denoise --------------------------------------------------------------------------------------------- */
 
 static duet_status copy_schedule(run *r, duet_error *err) {
@@ -266,8 +258,10 @@ static duet_status denoise_output(run *r, int32_t output, duet_error *err) {
     duet_dump *dump = r->dump[output];
     duet_status st;
     r->output = output;
-    offer_packed(r, duet_dump_tap(dump));
     if (!r->a->init_noise || output > 0) TRY(st, done, draw_noise(r, output, err));
+    TRY(st, done,
+        duet_denoise_tap_inputs(&r->config->dit, &r->packed, &r->schedule, r->video_noise, r->audio_noise,
+                                duet_dump_tap(dump), err));
     TRY(st, done,
         duet_denoiser_run(r->denoiser,
                           &(duet_denoise_run){.video_noise = r->video_noise,
