@@ -1,9 +1,11 @@
 /* threads.c - a pool of sleeping workers and one shared task counter.
  *
- *     run:  publish (fn, arg, n), bump the generation, wake workers -> everybody takes numbers from `next`
- * until they run out -> the caller waits until the last worker has reported.
+ *     run:  publish (fn, arg, n), open the generation, wake workers -> everybody takes numbers from `next`
+ * until they run out -> the caller closes the generation and waits for those workers that had joined it.
  *
- * The lock guards generation, job and `busy`; `next` is atomic, taken outside the lock. */
+ * A worker that wakes up late finds the generation closed and goes back to sleep: a short job never waits for the
+ * scheduler to bring a sleeper in. The lock guards generation, open, job and `active`; `next` is atomic, taken
+ * outside the lock. */
 #define _GNU_SOURCE
 #include "base/threads.h"
 
@@ -27,8 +29,9 @@ struct duet_pool {
     worker *workers;
     int n_workers; /* threads besides the caller that were really started */
     uint64_t generation;
+    bool open; /* may still be joined */
     bool stop;
-    int busy;
+    int active; /* workers that joined and have not reported */
     duet_task_fn task;
     void *arg;
     int64_t n_tasks;
@@ -49,13 +52,14 @@ static void *worker_main(void *arg) {
     uint64_t seen = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        while (!p->stop && p->generation == seen) pthread_cond_wait(&p->wake, &p->lock);
+        while (!p->stop && (!p->open || p->generation == seen)) pthread_cond_wait(&p->wake, &p->lock);
         if (p->stop) break;
         seen = p->generation;
+        p->active++;
         pthread_mutex_unlock(&p->lock);
         take_tasks(p, w->index);
         pthread_mutex_lock(&p->lock);
-        if (--p->busy == 0) pthread_cond_signal(&p->done);
+        if (--p->active == 0) pthread_cond_signal(&p->done);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -136,12 +140,13 @@ void duet_pool_run(duet_pool *p, int64_t n_tasks, duet_task_fn task, void *arg) 
     p->arg = arg;
     p->n_tasks = n_tasks;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    p->busy = p->n_workers;
+    p->open = true;
     p->generation++;
-    pthread_cond_broadcast(&p->wake);
+    for (int64_t i = 1; i < n_tasks && i <= p->n_workers; i++) pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
     take_tasks(p, 0);
     pthread_mutex_lock(&p->lock);
-    while (p->busy > 0) pthread_cond_wait(&p->done, &p->lock);
+    p->open = false;
+    while (p->active > 0) pthread_cond_wait(&p->done, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
