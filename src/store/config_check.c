@@ -12,6 +12,8 @@
 typedef struct checker {
     const duet__place *place;
     duet_component component;
+    const char *file; /* where the values of the next rules stand; NULL = the component's main file */
+    const char *index_file;
     duet_error *err;
     duet_status status;
 } checker;
@@ -23,7 +25,7 @@ DUET_PRINTF(3, 4) static void rule(checker *c, bool holds, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const char *file = c->place->layout->config_file[c->component];
+    const char *file = c->file ? c->file : c->place->layout->config_file[c->component];
     bool ref = c->component == DUET_COMPONENT_DIT && c->place->partition == DUET_REF2VA &&
                c->place->layout == &duet__layout_diffusers;
     c->status = duet_fail(c->err, DUET_E_MODEL, "%s/%s: %s", c->place->dir,
@@ -55,11 +57,16 @@ static void check_text(checker *k, const duet_text_config *c, const duet_vision_
     rule(k, 3 * s[1] <= c->head_dim / 2 && 3 * s[2] <= c->head_dim / 2,
          "mrope_section [%d, %d, %d] cannot be interleaved in head_dim / 2 = %d", s[0], s[1], s[2],
          c->head_dim / 2);
+    k->file = k->index_file;
     rule(k, c->tap_layer <= c->layers_in_file,
-         "the state after layer %d is asked for (text_encoder_layer), num_hidden_layers is %d", c->tap_layer,
-         c->layers_in_file);
-    rule(k, c->tap_layer > v->n_deepstack, "text_encoder_layer %d must lie above the %d deepstack layers",
-         c->tap_layer, v->n_deepstack);
+         "the state after layer %d is asked for (_minimax_h3.text_encoder_layer), but "
+         "text_encoder/config.json has "
+         "num_hidden_layers %d",
+         c->tap_layer, c->layers_in_file);
+    rule(k, c->tap_layer > v->n_deepstack,
+         "_minimax_h3.text_encoder_layer %d must lie above the %d deepstack layers", c->tap_layer,
+         v->n_deepstack);
+    k->file = NULL;
     const int32_t ids[] = {c->vision_start_id, c->vision_end_id, c->image_pad_id, c->video_pad_id};
     for (int i = 0; i < 4; i++) {
         rule(k, ids[i] < c->vocab, "token id %d is not below vocab_size %d", ids[i], c->vocab);
@@ -92,18 +99,21 @@ static void check_vvae(checker *k, const duet_vvae_config *c) {
     }
     rule(k, c->space_ratio == 16, "the spatial strides must multiply to 16 (got %d)", c->space_ratio);
     rule(k, c->time_ratio == 4, "the temporal strides must multiply to 4 (got %d)", c->time_ratio);
-    rule(k, c->clip_frames == 17 && c->token_drop == 3,
-         "clip length 17 and token drop 3 are the only ones known: frames are counted as 17n+5 (got %d, %d)",
-         c->clip_frames, c->token_drop);
     rule(k, rotary % 6 == 0 && rotary > 0, "rotary width %d of head size %d is not a positive multiple of 6",
          rotary, c->vit_head_dim);
     rule(k, (int64_t)c->vit_heads * c->vit_head_dim * c->vit_ffn_mult <= DUET__MAX_DIM,
          "the decoder is too wide (%d x %d x %d)", c->vit_heads, c->vit_head_dim, c->vit_ffn_mult);
+    if (k->place->layout == &duet__layout_native)
+        k->file = "video_vae/config.json"; /* run time, not structure */
+    rule(k, c->clip_frames == 17 && c->token_drop == 3,
+         "clip length 17 and token drop 3 are the only ones known: frames are counted as 17n+5 (got %d, %d)",
+         c->clip_frames, c->token_drop);
     rule(k, c->tile_px % c->space_ratio == 0 && c->tile_overlap_px % c->space_ratio == 0,
          "tile size %d and overlap %d must be multiples of %d", c->tile_px, c->tile_overlap_px,
          c->space_ratio);
     rule(k, 2 * c->tile_overlap_px <= c->tile_px, "tile overlap %d exceeds half of the tile %d",
          c->tile_overlap_px, c->tile_px);
+    k->file = NULL;
 }
 
 static void check_avae(checker *k, const duet_avae_config *c) {
@@ -129,10 +139,11 @@ static void check_avae(checker *k, const duet_avae_config *c) {
         rule(k, c->res_kernels[i] % 2 == 1, "residual kernel %d must be odd", c->res_kernels[i]);
 }
 
-duet_status duet__config_check(const duet__place *place, const duet_model_config *c, duet_error *err) {
+duet_status duet__config_check(const duet__place *place, const duet_model_config *c, const char *index_file,
+                               duet_error *err) {
     bool has[DUET_N_COMPONENTS];
     for (int i = 0; i < DUET_N_COMPONENTS; i++) has[i] = place->components >> i & 1;
-    checker k = {.place = place, .err = err};
+    checker k = {.place = place, .index_file = index_file, .err = err};
     if (has[DUET_COMPONENT_DIT]) check_dit(&k, &c->dit);
     k.component = DUET_COMPONENT_TEXT;
     if (has[DUET_COMPONENT_TEXT]) {

@@ -88,7 +88,8 @@ static duet_status native_index(const duet__place *place, duet_model_config *out
         DUET__WIDE(audio_shift, BLOCK "sigma_shift_scales.audio", 1e-3, 1e3)};
     duet__doc doc;
     duet_status st;
-    TRY(st, fail, duet__open_config(place, "", "model_index.json", &doc, err));
+    index->file = "model_index.json";
+    TRY(st, fail, duet__open_config(place, "", index->file, &doc, err));
     TRY(st, fail, read_partition(&doc, index, err));
     TRY(st, fail, read_tasks(&doc, index, err));
     TRY(st, fail, duet__read_fields(&doc, shifts, 2, out, err));
@@ -112,13 +113,16 @@ fail:
     return st;
 }
 
-static duet_status open_tree_index(const duet__place *place, duet__doc *doc, duet_error *err) {
+static duet_status open_tree_index(const duet__place *place, duet__doc *doc, const char **file,
+                                   duet_error *err) {
     char path[DUET__PATH_BYTES];
     static const char *const names[] = {"modular_model_index.json", "model_index.json"};
     *doc = (duet__doc){0};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        *file = names[i];
         if (duet__join(path, sizeof path, place->dir, names[i], NULL) && duet__is_file(path))
             return duet__doc_open(path, doc, err);
+    }
     return duet__doc_parse("{}", 2, names[0], doc, err); /* none: all defaults */
 }
 
@@ -129,7 +133,7 @@ static duet_status tree_index(const duet__place *place, duet_model_config *out, 
     bool ref = place->partition == DUET_REF2VA;
     duet__doc doc;
     duet_status st;
-    TRY(st, fail, open_tree_index(place, &doc, err));
+    TRY(st, fail, open_tree_index(place, &doc, &index->file, err));
     TRY(st, fail, our_keys(&doc, out, err));
     TRY(st, fail, base_schedule(&doc, out, err));
     strcpy(index->tasks[0], ref ? "ref2va" : "t2va");

@@ -22,13 +22,15 @@ typedef struct duet__index {
     duet_partition partition;
     char tasks[DUET__MAX_TASKS][16];
     int n_tasks;
+    const char *file; /* name of the index that was read */
 } duet__index;
 
 /* Fill `out` (and `index`) for the wanted components; the others stay zero. Every value is checked for itself
  * (config_read.c, config_diffusers.c) and against the others (config_check.c). */
 duet_status duet__config_read(const duet__place *place, duet_model_config *out, duet__index *index,
                               duet_error *err);
-duet_status duet__config_check(const duet__place *place, const duet_model_config *c, duet_error *err);
+duet_status duet__config_check(const duet__place *place, const duet_model_config *c, const char *index_file,
+                               duet_error *err);
 
 /* Folder of the transformer in this place: "transformer" or "transformer_ref". */
 const char *duet__dit_dir(const duet__place *place);

@@ -373,5 +373,5 @@ duet_status duet__config_read(const duet__place *place, duet_model_config *out, 
     if (st == DUET_OK) st = duet__read_index(place, out, index, err);
     if (st != DUET_OK) return st;
     derive(place, out);
-    return duet__config_check(place, out, err);
+    return duet__config_check(place, out, index->file, err);
 }

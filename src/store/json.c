@@ -94,6 +94,9 @@ static duet_status check_i64(const duet__doc *doc, const char *key, const json_t
                              int64_t hi, int64_t *out, duet_error *err) {
     if (!json_is_integer(value)) return absent(doc, key, "an integer", err);
     *out = json_integer_value(value);
+    if (lo == hi && *out != lo)
+        return duet_fail(err, DUET_E_MODEL, "%s: key %s must be %lld (got %lld)", doc->label, key,
+                         (long long)lo, (long long)*out);
     if (*out < lo || *out > hi)
         return duet_fail(err, DUET_E_MODEL, "%s: key %s must be between %lld and %lld (got %lld)", doc->label,
                          key, (long long)lo, (long long)hi, (long long)*out);

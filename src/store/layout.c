@@ -70,8 +70,8 @@ const duet__layout duet__layout_native = {
     .dir = {"transformer", "text_encoder", "video_vae/source", "audio_vae"},
     .dir_ref = "transformer", /* a partition is a directory of its own */
     .stem = {"model", "model", "model", "model"},
-    .config_file = {"transformer/config.json", "text_encoder/config.json", "video_vae/config.json",
-                    "audio_vae/config.json"},
+    .config_file = {"transformer/config.json", "text_encoder/config.json", "video_vae/source/config.json",
+                    "audio_vae/metadata.json"},
 };
 
 const duet__layout duet__layout_diffusers = {

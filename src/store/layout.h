@@ -37,7 +37,7 @@ typedef struct duet__layout {
     const char *dir[DUET_N_COMPONENTS];         /* folder of the weights; the transformer's for FL2VA */
     const char *dir_ref;                        /* folder of the Ref2VA transformer */
     const char *stem[DUET_N_COMPONENTS];        /* file name before .safetensors */
-    const char *config_file[DUET_N_COMPONENTS]; /* main configuration, relative to the model */
+    const char *config_file[DUET_N_COMPONENTS]; /* states the structure; relative to the model */
 } duet__layout;
 
 extern const duet__layout duet__layout_native, duet__layout_diffusers;

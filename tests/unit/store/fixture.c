@@ -70,6 +70,15 @@ static void put_file(const char *path, const char *a, size_t na, const char *b, 
     fclose(f);
 }
 
+void fixture_copy(const char *from, const char *to) {
+    char *bytes;
+    size_t n;
+    duet_error err = {0};
+    EXPECT_OK(duet__read_file(from, 1 << 28, &bytes, &n, &err), err);
+    put_file(to, bytes, n, "", 0);
+    duet_free(bytes);
+}
+
 void fixture_edit(const char *file, const char *from, const char *to) {
     char *text, out[1 << 17];
     size_t n;
@@ -100,18 +109,35 @@ void fixture_shift(const char *file, int n) {
     duet_free(text);
 }
 
-void fixture_rename(const char *file, const char *from, const char *to) {
+static void rewrite(const char *file, const char *from, const char *to, const char *cast, duet_dtype dtype) {
     static duet_st_entry entries[2048];
-    static char names[2048][128];
+    static char names[2048][128], narrow[1 << 16];
     duet_st_file *f;
     duet_error err = {0};
     EXPECT_OK(duet_st_open(file, &f, &err), err);
     for (int i = 0; i < duet_st_count(f); i++) {
         const duet_st_tensor *t = duet_st_at(f, i);
-        bool hit = strncmp(t->name, from, strlen(from)) == 0;
+        bool hit = from && strncmp(t->name, from, strlen(from)) == 0;
         snprintf(names[i], sizeof names[i], "%s%s", hit ? to : "", t->name + (hit ? strlen(from) : 0));
         entries[i] = (duet_st_entry){names[i], t->dtype, t->shape, t->data};
+        if (!cast || strcmp(t->name, cast) != 0) continue;
+        entries[i].dtype = dtype;
+        entries[i].data = narrow;
+        for (int64_t k = 0; dtype == DUET_BF16 && k < t->bytes / 4; k++) {
+            float value;
+            memcpy(&value, t->data + 4 * k, 4);
+            uint16_t half = duet_f32_to_bf16(value);
+            memcpy(narrow + 2 * k, &half, 2);
+        }
     }
     EXPECT_OK(duet_st_write(file, entries, duet_st_count(f), NULL, 0, &err), err);
     duet_st_close(&f);
+}
+
+void fixture_rename(const char *file, const char *from, const char *to) {
+    rewrite(file, from, to, NULL, DUET_F32);
+}
+
+void fixture_cast(const char *file, const char *name, duet_dtype dtype) {
+    rewrite(file, NULL, NULL, name, dtype);
 }

@@ -16,11 +16,15 @@ duet_model *fixture_open(const char *path, duet_partition partition);
 /* Opening must fail with DUET_E_MODEL; the message holds both texts. */
 void fixture_refuses(const char *path, const char *file, const char *what);
 
+void fixture_copy(const char *from, const char *to);
 /* Replace the first `from` in a text file. */
 void fixture_edit(const char *file, const char *from, const char *to);
 /* Widen a safetensors header by n spaces: the data moves by n bytes. */
 void fixture_shift(const char *file, int n);
 /* Give every tensor whose name starts with `from` the prefix `to` instead. */
 void fixture_rename(const char *file, const char *from, const char *to);
+
+/* Store one tensor in another type: BF16 by rounding, 1-byte types by keeping low bytes. */
+void fixture_cast(const char *file, const char *name, duet_dtype dtype);
 
 #endif
