@@ -12,7 +12,7 @@
 #include "harness/harness.h"
 
 typedef struct fixture {
-    char path[512], *header; /* JSON, NUL-terminated */
+    char path[1024], *header; /* JSON, NUL-terminated */
     const unsigned char *data;
     unsigned char *file;
 } fixture;
@@ -54,7 +54,7 @@ static inline fixture fixture_open_path(const char *path) {
 }
 
 static inline fixture fixture_open(const char *name) {
-    char path[512];
+    char path[1024];
     snprintf(path, sizeof path, "%s/tests/fixtures/%s", harness_source_dir(), name);
     return fixture_open_path(path);
 }

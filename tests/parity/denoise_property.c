@@ -80,6 +80,21 @@ TEST(denoise_gives_the_same_bits_for_any_feed_forward_chunk, 120000) {
         }
 }
 
+/* No network and no stage may read device memory or assume that an op has run. */
+TEST(denoise_on_walled_equals_ref, 60000) {
+    for (uint64_t set = 0; set < SETS; set++) {
+        dit_case c = small_case(make_model(set, "native"), "ref");
+        dit_result ref = run_ok(&c);
+        collector taps = collector_make();
+        c.backend = "walled";
+        c.taps = &taps; /* taps must not disturb either */
+        dit_result walled = run_ok(&c);
+        expect_same(&walled, &ref);
+        dit_result_free(&ref);
+        collector_free(&taps);
+    }
+}
+
 TEST(layouts_of_the_same_weights_denoise_to_the_same_bits, 60000) {
     for (uint64_t set = 0; set < SETS; set++) {
         dit_case c = small_case(make_model(set, "native"), "cpu");

@@ -6,6 +6,7 @@
 #include "harness/collect.h"
 #include "harness/fixture.h"
 
+#include "engine/condition.h"
 #include "engine/denoise.h"
 #include "engine/geometry.h"
 #include "engine/noise.h"
@@ -18,8 +19,11 @@ typedef struct dit_case {
     int threads;
     int32_t width, height;
     int64_t frames, points, text_rows;
-    const int32_t *text_tags;               /* NULL = all 1 */
-    const float *text;                      /* [text_rows, text_dim]; NULL: made from text_seed */
+    const int32_t *text_tags;  /* NULL = all 1 */
+    const float *text;         /* [text_rows, text_dim]; NULL: made from text_seed */
+    const int32_t *ids;        /* [text_rows]: the text encoder makes the text states; then text is ignored */
+    duet_schedule_spec ladder; /* replaces points and the model's shifts where set */
+    duet_noise_stream stream;
     uint64_t text_seed, seed;               /* noise */
     const float *video_noise, *audio_noise; /* NULL: drawn */
     const duet_pack_condition *conditions;
@@ -83,8 +87,10 @@ static inline void dit_prepare(const dit_case *c, dit_parts *p) {
     EXPECT_OK(duet_dit_open(p->model, p->dev, &p->dit, &err), err);
     if (c->mlp_budget_bytes) p->dit->mlp_budget_bytes = c->mlp_budget_bytes;
     if (c->spoil) c->spoil(p->dit);
-    duet_schedule_spec spec = {
-        .points = c->points, .video_shift = config->video_shift, .audio_shift = config->audio_shift};
+    duet_schedule_spec spec = c->ladder;
+    if (!spec.points) spec.points = c->points;
+    if (spec.video_shift == 0.0) spec.video_shift = config->video_shift;
+    if (spec.audio_shift == 0.0) spec.audio_shift = config->audio_shift;
     EXPECT_OK(duet_schedule_build(&spec, &p->schedule, &err), err);
     duet_pack_spec pack = {.text_rows = c->text_rows,
                            .text_tags = c->text_tags,
@@ -98,6 +104,7 @@ static inline void dit_prepare(const dit_case *c, dit_parts *p) {
                            .patch_w = config->dit.patch_w};
     EXPECT_OK(duet_pack_rows(&pack, &p->packed, &err), err);
     duet_noise_args noise = {.seed = c->seed,
+                             .stream = c->stream,
                              .channels = config->dit.video_channels,
                              .latent_h = pack.latent_h,
                              .latent_w = pack.latent_w,
@@ -128,6 +135,19 @@ static inline duet_denoise_sizes dit_sizes(const dit_parts *p) {
     return z;
 }
 
+static inline void dit_make_states(const dit_case *c, dit_parts *p, int64_t text_bytes, duet_error *err) {
+    if (c->ids) {
+        EXPECT_OK(
+            duet_condition_text(p->model, p->dev, p->stream, c->ids, c->text_rows, &p->text, NULL, NULL, err),
+            *err);
+        return;
+    }
+    EXPECT_OK(duet_device_alloc(p->dev, text_bytes, "text", (void **)&p->text, err), *err);
+    float *made = c->text ? NULL : dit_make_text(text_bytes / 4, c->text_seed);
+    duet_copy_in(p->stream, p->text, c->text ? c->text : made, text_bytes);
+    free(made);
+}
+
 static inline void dit_denoise(const dit_case *c, dit_parts *p, dit_result *r) {
     const duet_dit_config *config = duet_dit_config_get(p->dit);
     int64_t text_bytes = c->text_rows * config->text_dim * (int64_t)sizeof(float);
@@ -137,10 +157,7 @@ static inline void dit_denoise(const dit_case *c, dit_parts *p, dit_result *r) {
     EXPECT_OK(duet_stream_open(p->dev, duet_denoise_scratch_bytes(config, p->dev, &sizes), &p->stream, err),
               *err);
     EXPECT_OK(duet_residency_open(p->dev, &p->residency, err), *err);
-    EXPECT_OK(duet_device_alloc(p->dev, text_bytes, "text", (void **)&p->text, err), *err);
-    float *made = c->text ? NULL : dit_make_text(c->text_rows * config->text_dim, c->text_seed);
-    duet_copy_in(p->stream, p->text, c->text ? c->text : made, text_bytes);
-    free(made);
+    dit_make_states(c, p, text_bytes, err);
     duet_tap *tap = c->taps ? &c->taps->tap : NULL;
     const float *video_noise = c->video_noise ? c->video_noise : p->video_noise;
     const float *audio_noise = c->audio_noise ? c->audio_noise : p->audio_noise;
