@@ -89,26 +89,41 @@ static duet_status probe_folder(const char *param, const char *dir, const char *
     return DUET_OK;
 }
 
+/* lstat of a name without the slashes at its end, which would ask for a folder and hide a file. */
+static bool look_up(const char *path, struct stat *st) {
+    char name[PATH_MAX];
+    size_t n = strlen(path);
+    if (n + 1 > sizeof name) return false;
+    memcpy(name, path, n + 1);
+    while (n > 1 && name[n - 1] == '/') name[--n] = '\0';
+    return lstat(name, st) == 0;
+}
+
 static duet_status check_existing(const char *output, duet_error *err) {
     struct stat st;
     bool folder = duet_output_is_folder(output);
-    if (!lstat(output, &st) && !(folder && is_empty_folder(output)))
+    if (look_up(output, &st) && !(folder && is_empty_folder(output)))
         return refuse("output", output, err, "exists; give another name, or overwrite");
     if (folder) return DUET_OK;
     char *latents = duet_latents_name(output);
     if (!latents) return duet_fail(err, DUET_E_MEMORY, "out of memory");
     duet_status status = DUET_OK;
-    if (!lstat(latents, &st))
+    if (look_up(latents, &st))
         status = refuse("output", output, err,
                         "latents of an earlier run stand beside it; decode or remove them, or overwrite");
     duet_free(latents);
     return status;
 }
 
+/* What overwrite may replace: a file by a file, a folder by a folder (a link counts as what it points to). */
 static duet_status check_kind(const char *output, duet_error *err) {
     struct stat st;
+    char name[PATH_MAX + 2];
     bool folder = duet_output_is_folder(output);
-    if (stat(output, &st) || (bool)S_ISDIR(st.st_mode) == folder) return DUET_OK;
+    if (!look_up(output, &st)) return DUET_OK;
+    snprintf(name, sizeof name, "%s/.", output);
+    bool is_folder = stat(name, &st) == 0;
+    if (is_folder == folder) return DUET_OK;
     return refuse("output", output, err, folder ? "is a file, not a folder" : "is a folder, not a file");
 }
 
@@ -188,7 +203,7 @@ duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
     TRY(status, fail, duet_output_name_check(d->output, err));
     bool latents_inside =
         duet_output_is_folder(d->output) && !strncmp(d->latents, d->output, strlen(d->output));
-    if (!d->overwrite && !latents_inside && !lstat(d->output, &st) &&
+    if (!d->overwrite && !latents_inside && look_up(d->output, &st) &&
         !(duet_output_is_folder(d->output) && is_empty_folder(d->output)))
         return refuse("output", d->output, err, "exists; give another name, or overwrite");
     TRY(status, fail, check_kind(d->output, err));

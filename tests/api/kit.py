@@ -118,14 +118,14 @@ def config(path):
     return expect(duet("info", path, "--json"), 0).json()["config"]
 
 
-def side(path, at_least=64):
+def side(path, at_least=128):
     """A canvas edge that this model accepts, near `at_least` pixels."""
     multiple = config(path)["canvas_multiple"]
     return (at_least + multiple - 1) // multiple * multiple
 
 
 def quick(path, *more):
-    """Options of the shortest clip that `path` can make: 22 frames, two evaluations, a small square."""
+    """Options of the shortest clip that `path` can make: 22 frames, two evaluations, a square of 128 pixels or so."""
     edge = side(path)
     return ["--model", path, "--width", edge, "--height", edge, "--num-frames", 22, "--any-length",
             "--num-inference-steps", 3, "--threads", 2, *more]
