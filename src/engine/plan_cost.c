@@ -4,13 +4,16 @@
  *
  * A stage's networks, buffers and prepared weights go before the next stage begins, and mapped pages are let go with
  * them, so stages do not add up. What lives across stages (noise, latents, text states) is counted in each stage that
- * it crosses. Weights count as resident in full, because every stage reads all of its weights.
+ * it crosses. Weights count as resident in full, because every stage reads all of its weights, but for two cases below.
  * What a stage allocates is asked of the stage itself, never guessed here. */
 #include "engine/plan.h"
 
 #include "engine/decode.h"
 #include "engine/denoise.h"
 #include "nn/text_model.h"
+
+/* Of the embedding table only the rows of the prompt are read, each with what the system maps around a fault. */
+enum { FAULT_AROUND_BYTES = 64 << 10 };
 
 static int64_t f32_bytes(int64_t elems) {
     return elems * (int64_t)sizeof(float);
@@ -29,7 +32,10 @@ static int64_t latent_bytes(const duet_plan *p, const duet_model_config *c) {
 static void cost_condition(duet_plan *p, const duet_model *model, const duet_device *dev) {
     const duet_text_config *c = &duet_model_config_get(model)->text;
     duet_stage_cost *stage = &p->stage[DUET_STAGE_CONDITION];
+    int64_t table = duet_model_mapped_bytes_named(model, DUET_COMPONENT_TEXT, "embed_tokens");
+    int64_t touched = p->text_rows * ((c->vocab ? table / c->vocab : 0) + FAULT_AROUND_BYTES);
     set_weights(stage, model, DUET_COMPONENT_TEXT);
+    if (touched < table) stage->weights_mapped_bytes -= table - touched;
     stage->activation_bytes =
         duet_text_model_activation_bytes(c, p->text_rows) + f32_bytes(p->text_rows * c->hidden);
     stage->scratch_bytes = duet_text_model_scratch_bytes(c, dev, p->text_rows);
@@ -49,6 +55,9 @@ static void cost_denoise(duet_plan *p, const duet_plan_args *args, const duet_mo
         .n_distinct = args->timesteps,
     };
     set_weights(stage, model, DUET_COMPONENT_DIT);
+    /* What builds the AdaLN tables is retired piece by piece before the first evaluation. */
+    stage->weights_mapped_bytes -= duet_model_mapped_bytes_named(model, DUET_COMPONENT_DIT, "adaln_proj") +
+                                   duet_model_mapped_bytes_named(model, DUET_COMPONENT_DIT, "time_embedder");
     stage->activation_bytes =
         duet_denoise_activation_bytes(&config->dit, &sizes) + f32_bytes(p->text_rows * config->text.hidden);
     stage->scratch_bytes = duet_denoise_scratch_bytes(&config->dit, dev, &sizes);

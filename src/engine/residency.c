@@ -5,13 +5,10 @@
  * 1. A unit in the list is prepared, and every prepared unit is in the list.
  * 2. Nothing is given back while a stream may still read it: retire waits, close may assume idleness.
  * 3. Accounting asks the device what a preparation copies, so it equals what the plan announced. */
-#define _DEFAULT_SOURCE /* madvise */
 #include "engine/residency.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/alloc.h"
+#include "base/pages.h"
 
 enum { UNIT_PREPARED = 1 };
 
@@ -68,29 +65,23 @@ static void release(duet_residency *self, duet_unit *unit, duet_stream *stream) 
     (void)self, (void)unit, (void)stream;
 }
 
-/* Ask the system to take the pages back. Only a hint that keeps contents may be given: a piece can be a private copy that the
- * store made, and dropping that would lose it. Systems that do not know the hint keep the pages. */
+/* Only pages of files: a piece can also be a copy that the store made, and dropping that would lose it. */
 static void let_pages_go(const duet_weight *w) {
-#ifdef MADV_PAGEOUT
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (!w->mapped) return;
     size_t row_bytes = (size_t)duet_weight_row_elems(w) * duet_dtype_bytes(w->dtype);
     for (int i = 0; i < w->n_pieces; i++) {
         const duet_weight_piece *p = &w->piece[i];
+        if (p->rows < 1) continue;
         int64_t blocks = p->rows / p->block_rows;
-        size_t bytes = (size_t)((blocks - 1) * p->block_stride_rows + p->block_rows) * row_bytes;
-        uintptr_t first = ((uintptr_t)p->data + page - 1) / page * page,
-                  end = ((uintptr_t)p->data + bytes) / page * page;
-        if (p->rows > 0 && end > first) madvise((void *)first, end - first, MADV_PAGEOUT);
+        duet_pages_drop(p->data, (size_t)((blocks - 1) * p->block_stride_rows + p->block_rows) * row_bytes);
     }
-#else
-    (void)w;
-#endif
 }
 
 static void give_back(resident *r, duet_unit *unit) {
     r->prepared_bytes -= unit_bytes(r, unit);
     unprepare(r, unit, unit->n_weights);
     unit->state = 0;
+    for (int i = 0; i < unit->n_weights; i++) let_pages_go(unit->weights[i]);
 }
 
 static void retire(duet_residency *self, duet_unit *unit, duet_stream *stream) {
@@ -100,7 +91,6 @@ static void retire(duet_residency *self, duet_unit *unit, duet_stream *stream) {
     for (int i = 0; i < r->n_units; i++)
         if (r->units[i] == unit) r->units[i--] = r->units[--r->n_units];
     give_back(r, unit);
-    for (int i = 0; i < unit->n_weights; i++) let_pages_go(unit->weights[i]);
 }
 
 duet_status duet_residency_open(duet_device *dev, duet_residency **out, duet_error *err) {

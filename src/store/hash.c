@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/pages.h"
 #include "base/sha256.h"
 #include "store/model_int.h"
 
@@ -181,6 +182,14 @@ static void hash_tokenizer(const duet_model *m, char hex[65]) {
     duet_sha256_hex(&h, hex);
 }
 
+/* A sample of 4 KiB brings its neighbours with it: some hundred MB over a model, which nobody has asked for yet. */
+static void drop_pages(const duet__bound *b) {
+    for (int i = 0; i < b->specs.n; i++) {
+        for (int p = 0; p < b->entries[i].n_parts; p++)
+            duet_pages_drop(b->entries[i].part[p]->data, (size_t)b->entries[i].part[p]->bytes);
+    }
+}
+
 duet_status duet_model_hash(duet_model *m, duet_model_hashes *out, duet_error *err) {
     (void)err;
     *out = (duet_model_hashes){0};
@@ -195,6 +204,7 @@ duet_status duet_model_hash(duet_model *m, duet_model_hashes *out, duet_error *e
         begin(&h, m, (duet_component)c, "component");
         for (int i = 0; i < b->specs.n; i++)
             if (duet__entry_hashed(&b->entries[i])) add_samples(&h, &b->entries[i]);
+        drop_pages(b);
         duet_sha256_hex(&h, out->component[c]);
         add_text(&whole, "%s %s\n", duet__component_name[c], out->component[c]);
     }

@@ -93,5 +93,7 @@ duet_status duet_model_verify(duet_model *model, const duet_verify_options *opti
  * place, and bytes of the copies that acquiring all of them makes. */
 int64_t duet_model_mapped_bytes(const duet_model *model, duet_component component);
 int64_t duet_model_copied_bytes(const duet_model *model, duet_component component);
+/* The former, of tensors whose canonical name contains `part`. */
+int64_t duet_model_mapped_bytes_named(const duet_model *model, duet_component component, const char *part);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/pages.h"
 #include "store/model_int.h"
 
 const char *const duet__component_name[DUET_N_COMPONENTS] = {"transformer", "text_encoder", "video_vae",
@@ -104,14 +105,17 @@ static duet_status make_copy(duet__entry *e, int part, duet_error *err) {
 
 static duet_status plain_weight(duet__entry *e, duet_weight *out, duet_error *err) {
     const void *data[3] = {0};
+    bool mapped = true;
     for (int p = 0; p < e->n_parts; p++) {
         if (needs_copy(e, p) && !e->copy[p]) {
             duet_status st = make_copy(e, p, err);
             if (st != DUET_OK) return st;
         }
         data[p] = e->copy[p] ? e->copy[p] : e->part[p]->data;
+        mapped = mapped && !e->copy[p];
     }
     make_pieces(e, data, duet__entry_dtype(e), out);
+    out->mapped = mapped;
     return DUET_OK;
 }
 
@@ -149,6 +153,7 @@ static duet_status fold(duet__entry *v, const duet__entry *g, const char *name, 
         float scale = length / (float)sqrt(sum);
         for (int64_t i = 0; i < width; i++) row[i] *= scale;
     }
+    duet_pages_drop(v->part[0]->data, (size_t)v->part[0]->bytes);
     v->folded = w;
     v->folded_name = copy;
     return DUET_OK;
@@ -185,13 +190,16 @@ bool duet_model_has(const duet_model *model, duet_component component, const cha
     return e ? e->n_parts > 0 : find_pair(b, name, &g) != NULL;
 }
 
-/* Bytes that reading the tensors of text-to-video touches: in place, or in copies. */
-static void count_bytes(const duet_model *model, duet_component component, int64_t *mapped, int64_t *copied) {
+/* Bytes that reading the tensors of text-to-video touches: in place, or in copies; of tensors whose name contains
+ * `part`. */
+static void count_bytes(const duet_model *model, duet_component component, const char *part, int64_t *mapped,
+                        int64_t *copied) {
     const duet__bound *b = &model->part[component];
     *mapped = *copied = 0;
     for (int i = 0; b->open && i < b->specs.n; i++) {
         const duet__entry *e = &b->entries[i];
         if (e->spec->role != DUET__READ && e->spec->role != DUET__CONSTANT) continue;
+        if (!strstr(e->spec->name, part)) continue;
         bool pair = e->spec->fill == DUET__FILL_WN_GAIN,
              direction = strstr(e->spec->name, ".weight_v") != NULL;
         if (direction) *copied += 4 * elems_of(&e->spec->shape);
@@ -205,12 +213,18 @@ static void count_bytes(const duet_model *model, duet_component component, int64
 
 int64_t duet_model_mapped_bytes(const duet_model *model, duet_component component) {
     int64_t mapped, copied;
-    count_bytes(model, component, &mapped, &copied);
+    count_bytes(model, component, "", &mapped, &copied);
     return mapped;
 }
 
 int64_t duet_model_copied_bytes(const duet_model *model, duet_component component) {
     int64_t mapped, copied;
-    count_bytes(model, component, &mapped, &copied);
+    count_bytes(model, component, "", &mapped, &copied);
     return copied;
+}
+
+int64_t duet_model_mapped_bytes_named(const duet_model *model, duet_component component, const char *part) {
+    int64_t mapped, copied;
+    count_bytes(model, component, part, &mapped, &copied);
+    return mapped;
 }
