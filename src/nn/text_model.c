@@ -18,64 +18,25 @@
 #include "nn/text_model_int.h"
 #include "nn/text_rope.h"
 
-/* member, name below "model.language_model.layers.N." */
-#define LAYER_WEIGHTS(T)                                                                                     \
-    T(attention_norm, "input_layernorm.weight")                                                              \
-    T(wq, "self_attn.q_proj.weight")                                                                         \
-    T(wk, "self_attn.k_proj.weight")                                                                         \
-    T(wv, "self_attn.v_proj.weight")                                                                         \
-    T(q_norm, "self_attn.q_norm.weight")                                                                     \
-    T(k_norm, "self_attn.k_norm.weight")                                                                     \
-    T(wo, "self_attn.o_proj.weight")                                                                         \
-    T(mlp_norm, "post_attention_layernorm.weight")                                                           \
-    T(w_gate, "mlp.gate_proj.weight")                                                                        \
-    T(w_up, "mlp.up_proj.weight")                                                                            \
-    T(w_down, "mlp.down_proj.weight")
-
-enum {
-#define T(member, name) +1
-    N_LAYER_WEIGHTS = LAYER_WEIGHTS(T),
-#undef T
-    MAX_NAME = 96
-};
+enum { MAX_NAME = 96 };
 
 static const char EMBED_NAME[] = "model.language_model.embed_tokens.weight";
 static const char LAYER_NAME[] = "model.language_model.layers.%d.%s";
 
-typedef struct layer {
-#define T(member, name) duet_weight member;
-    LAYER_WEIGHTS(T)
-#undef T
-    duet_weight *list[N_LAYER_WEIGHTS];
-    char name[24];
-    duet_unit unit;
-} layer;
-
-struct duet_text_model {
-    duet_text_config config;
-    duet_device *dev;
-    duet_weight table, *table_list[1];
-    duet_unit embed;
-    layer *layers;
-    duet_unit **walk; /* embed, layers.0, ... */
-    char *block;      /* device */
-    int64_t block_bytes;
-};
-
 /* ---- open and close ---- */
 
-static duet_status open_layer(duet_model *model, int index, layer *l, duet_error *err) {
+static duet_status open_layer(duet_model *model, int index, duet__text_layer *l, duet_error *err) {
     static const char *const names[] = {
 #define T(member, name) name,
-        LAYER_WEIGHTS(T)
+        DUET__TEXT_LAYER_WEIGHTS(T)
 #undef T
     };
     duet_weight *const members[] = {
 #define T(member, name) &l->member,
-        LAYER_WEIGHTS(T)
+        DUET__TEXT_LAYER_WEIGHTS(T)
 #undef T
     };
-    for (int i = 0; i < N_LAYER_WEIGHTS; i++) {
+    for (int i = 0; i < DUET__TEXT_N_LAYER_WEIGHTS; i++) {
         char name[MAX_NAME];
         snprintf(name, sizeof name, LAYER_NAME, index, names[i]);
         duet_status st = duet_model_weight(model, DUET_COMPONENT_TEXT, name, members[i], err);
@@ -83,7 +44,7 @@ static duet_status open_layer(duet_model *model, int index, layer *l, duet_error
         l->list[i] = members[i];
     }
     snprintf(l->name, sizeof l->name, "layers.%d", index);
-    l->unit = (duet_unit){.name = l->name, .weights = l->list, .n_weights = N_LAYER_WEIGHTS};
+    l->unit = (duet_unit){.name = l->name, .weights = l->list, .n_weights = DUET__TEXT_N_LAYER_WEIGHTS};
     return DUET_OK;
 }
 
@@ -111,6 +72,7 @@ duet_status duet_text_model_open(duet_model *model, duet_device *dev, duet_text_
     if (!t) return duet_fail(err, DUET_E_MEMORY, "text encoder: out of memory");
     t->config = duet_model_config_get(model)->text;
     t->dev = dev;
+    t->mlp_chunk_values = DUET__TEXT_MLP_CHUNK_VALUES;
     duet_status st = open_units(t, model, err);
     if (st == DUET_OK)
         *out = t;
@@ -146,7 +108,7 @@ typedef struct pass {
 /* Room for the activations. Regrowing waits for the stream, whose earlier ops may still use the old block. */
 static duet_status reserve(pass *p, duet_error *err) {
     duet_text_model *t = p->text;
-    duet__text_layout l = duet__text_layout_of(&t->config, p->rows);
+    duet__text_layout l = duet__text_layout_of(&t->config, t->mlp_chunk_values, p->rows);
     if (l.bytes > t->block_bytes) {
         duet_status st = duet_stream_sync(p->stream, err);
         if (st != DUET_OK) return st;
@@ -232,7 +194,7 @@ static void rotated_heads(pass *p, float *y, const duet_weight *w, const duet_we
                                            .head_stride = c->head_dim});
 }
 
-static void attention_half(pass *p, const layer *l) {
+static void attention_half(pass *p, const duet__text_layer *l) {
     const duet_text_config *c = &p->text->config;
     int64_t q_width = (int64_t)c->heads * c->head_dim, kv_width = (int64_t)c->kv_heads * c->head_dim;
     rmsnorm(p, p->x, p->n, &l->attention_norm, 1, c->hidden);
@@ -246,7 +208,7 @@ static void attention_half(pass *p, const layer *l) {
 }
 
 /* A chunk's output replaces its normed rows, which nobody reads any more. */
-static void mlp_chunk(pass *p, const layer *l, int64_t first_row, int64_t rows) {
+static void mlp_chunk(pass *p, const duet__text_layer *l, int64_t first_row, int64_t rows) {
     const duet_text_config *c = &p->text->config;
     float *m = p->n + first_row * c->hidden;
     linear(p, m, p->gate, &l->w_gate, rows, c->hidden, c->ffn);
@@ -263,7 +225,7 @@ static void mlp_chunk(pass *p, const layer *l, int64_t first_row, int64_t rows) 
     add(p, first_row, rows);
 }
 
-static void mlp_half(pass *p, const layer *l) {
+static void mlp_half(pass *p, const duet__text_layer *l) {
     rmsnorm(p, p->x, p->n, &l->mlp_norm, 1, p->text->config.hidden);
     for (int64_t row = 0; row < p->rows; row += p->chunk_rows)
         mlp_chunk(p, l, row, p->rows - row < p->chunk_rows ? p->rows - row : p->chunk_rows);
@@ -283,7 +245,7 @@ static duet_status run_embed(pass *p, duet_error *err) {
 
 static duet_status run_layer(pass *p, int index, duet_error *err) {
     char name[40];
-    layer *l = &p->text->layers[index];
+    duet__text_layer *l = &p->text->layers[index];
     duet_status st = p->residency->acquire(p->residency, &l->unit, p->stream, err);
     if (st != DUET_OK) return st;
     attention_half(p, l);

@@ -7,14 +7,11 @@
 
 #include "nn/text_model_int.h"
 
-enum {
-    MLP_CHUNK_VALUES = 16 << 20, /* of one of the two intermediates: 64 MiB */
-    MLP_CHUNK_STEP_ROWS = 64
-};
+enum { MLP_CHUNK_STEP_ROWS = 64 };
 
 /* A rule of shape alone (promise P1). */
-static int64_t mlp_chunk_rows(const duet_text_config *c, int64_t rows) {
-    int64_t chunk = MLP_CHUNK_VALUES / c->ffn / MLP_CHUNK_STEP_ROWS * MLP_CHUNK_STEP_ROWS;
+static int64_t mlp_chunk_rows(const duet_text_config *c, int64_t chunk_values, int64_t rows) {
+    int64_t chunk = chunk_values / c->ffn / MLP_CHUNK_STEP_ROWS * MLP_CHUNK_STEP_ROWS;
     if (chunk < MLP_CHUNK_STEP_ROWS) chunk = MLP_CHUNK_STEP_ROWS;
     return rows < chunk ? rows : chunk;
 }
@@ -25,8 +22,8 @@ static int64_t place(duet__text_layout *l, int64_t values) {
     return at;
 }
 
-duet__text_layout duet__text_layout_of(const duet_text_config *c, int64_t rows) {
-    duet__text_layout l = {.chunk_rows = mlp_chunk_rows(c, rows)};
+duet__text_layout duet__text_layout_of(const duet_text_config *c, int64_t mlp_chunk_values, int64_t rows) {
+    duet__text_layout l = {.chunk_rows = mlp_chunk_rows(c, mlp_chunk_values, rows)};
     l.ids = place(&l, rows);
     l.cos = place(&l, rows * (c->head_dim / 2));
     l.sin = place(&l, rows * (c->head_dim / 2));
@@ -40,7 +37,7 @@ duet__text_layout duet__text_layout_of(const duet_text_config *c, int64_t rows) 
 }
 
 int64_t duet_text_model_activation_bytes(const duet_text_config *config, int64_t n_rows) {
-    return duet__text_layout_of(config, n_rows).bytes;
+    return duet__text_layout_of(config, DUET__TEXT_MLP_CHUNK_VALUES, n_rows).bytes;
 }
 
 duet_linear_args duet__text_product(const float *x, float *y, const duet_weight *w, int64_t rows,
@@ -112,7 +109,7 @@ static size_t mlp_scratch(const duet_text_config *c, const duet_device *dev, int
 
 int64_t duet_text_model_scratch_bytes(const duet_text_config *c, const duet_device *dev, int64_t n_rows) {
     int64_t q_width = (int64_t)c->heads * c->head_dim, kv_width = (int64_t)c->kv_heads * c->head_dim;
-    int64_t chunk = mlp_chunk_rows(c, n_rows), rest = n_rows % chunk;
+    int64_t chunk = mlp_chunk_rows(c, DUET__TEXT_MLP_CHUNK_VALUES, n_rows), rest = n_rows % chunk;
     duet_embed_args embed = {.rows = n_rows, .cols = c->hidden};
     duet_rmsnorm_args row_norm = duet__text_norm(c, NULL, NULL, NULL, n_rows, 1, c->hidden);
     duet_rmsnorm_args head_norm = duet__text_norm(c, NULL, NULL, NULL, n_rows, c->heads, c->head_dim);

@@ -74,7 +74,7 @@ TEST(text_rope_takes_each_pair_from_its_axis, 1000) {
 
 /* Parts lie one behind the other, each with room for what it holds. */
 static void expect_layout(const duet_text_config *c, int64_t rows, int64_t chunk_rows) {
-    duet__text_layout l = duet__text_layout_of(c, rows);
+    duet__text_layout l = duet__text_layout_of(c, DUET__TEXT_MLP_CHUNK_VALUES, rows);
     int64_t kv = (int64_t)c->kv_heads * c->head_dim, q = (int64_t)c->heads * c->head_dim,
             half = c->head_dim / 2;
     int64_t start[] = {l.ids, l.cos, l.sin, l.n, l.q, l.k, l.v, l.gate, l.up, l.bytes};
