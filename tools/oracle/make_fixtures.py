@@ -145,6 +145,13 @@ def make_components(seed, tree):
     for name, frames, height, width, patterns in video_cases(pipeline.patch_size[2]):
         values = components.video_decoder(pipeline, frames, height, width, 200 + seed, patterns)
         write(f"{folder}/{name}.safetensors", values)
+    kind, times, _ = evaluations[0]
+    _, frames, height, width, _ = video_cases(pipeline.patch_size[2])[0]
+    spoiled = reference.load(tree)
+    values = components.large_eps(
+        spoiled, TEXT["text_long"], (kind, times, 100 + seed), (frames, height, width, 200 + seed)
+    )
+    write(f"{folder}/large_eps.safetensors", values)
     for name, length, patterns in (("audio_short", 2, AUDIO_TAPS), ("audio_one", 1, []), ("audio_clip", 37, [])):
         write(f"{folder}/{name}.safetensors", components.audio_decoder(pipeline, length, 300 + seed, patterns))
 
