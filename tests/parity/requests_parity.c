@@ -189,6 +189,7 @@ TEST(requests_equal_the_reference_on_ref, 120000) {
 TEST(canvases_with_tiles_and_short_overlaps_equal_the_reference, 120000) {
     check_request("tiles", "cpu");
     check_request("short464", "cpu");
+    check_request("short480", "cpu");
     check_request("short496", "cpu");
 }
 
