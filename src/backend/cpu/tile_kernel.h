@@ -47,9 +47,9 @@ INLINE void store_cols(float *p, vf v, int64_t n) {
 }
 
 INLINE void tile_begin(const int mr, const int nv, vf *acc, const tile_args *t) {
-#pragma GCC unroll 14
+    UNROLL
     for (int r = 0; r < mr; r++) {
-#pragma GCC unroll 2
+        UNROLL
         for (int v = 0; v < nv; v++) {
             if (!t->accumulate) {
                 acc[r * nv + v] = vf_zero();
@@ -68,12 +68,12 @@ INLINE void tile_reduce(const int mr, const int nv, const int a_row, vf *acc, co
         const float *b = outer;
         for (int64_t k = 0; k < t->n_inner; k++, b += t->b_inner, a += t->a_step) {
             vf column[NV];
-#pragma GCC unroll 2
+            UNROLL
             for (int v = 0; v < nv; v++) column[v] = vf_load(b + v * VL);
-#pragma GCC unroll 14
+            UNROLL
             for (int r = 0; r < mr; r++) {
                 vf row = vf_set(a[r * a_row]);
-#pragma GCC unroll 2
+                UNROLL
                 for (int v = 0; v < nv; v++) acc[r * nv + v] = vf_fma(row, column[v], acc[r * nv + v]);
             }
         }
@@ -81,9 +81,9 @@ INLINE void tile_reduce(const int mr, const int nv, const int a_row, vf *acc, co
 }
 
 INLINE void tile_end(const int mr, const int nv, const vf *acc, const tile_args *t) {
-#pragma GCC unroll 14
+    UNROLL
     for (int r = 0; r < mr; r++) {
-#pragma GCC unroll 2
+        UNROLL
         for (int v = 0; v < nv; v++) {
             vf sum = acc[r * nv + v];
             int64_t n = t->cols - v * VL, at = r * t->y_stride + v * VL;

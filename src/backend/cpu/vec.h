@@ -12,6 +12,13 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
+/* Before a loop with a small constant count that must become straight code (accumulators stay in registers). */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #if defined(__AVX512F__)
 
 enum { VL = 16 };
