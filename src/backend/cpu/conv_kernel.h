@@ -193,35 +193,36 @@ static size_t conv1d_up_scratch(const duet_conv1d_up_args *a, int n_threads) {
     return up_w_bytes(a) + round64(a->channels_out * 4) + room * (size_t)n_threads;
 }
 
-/* Packed weights: [panel][phase][channel_in][tap][panel size]; a task is one input channel, whose row is widened
- * first. */
+/* Packed weights: [panel][channel_in][tap][panel size]; a task is one input channel. */
 static void pack_up_w(void *arg, int64_t i, int thread) {
     const conv_plan *p = arg;
     const duet_conv1d_up_args *a = p->args;
-    float *row = (float *)(p->rooms + p->room_bytes * (size_t)thread);
-    duet_widen_to_f32(a->w->dtype, duet_weight_row(a->w, i), a->channels_out * a->kernel, row);
-    for (int64_t o = 0; o < a->channels_out; o++) {
-        int64_t panel = o / p->panels.size, lane = o % p->panels.size;
-        float *to = p->w + panel * p->panels.size * a->channels_in * a->kernel + lane;
-        for (int64_t phase = 0; phase < a->stride; phase++) {
-            int64_t taps = phase_taps(a, phase);
-            for (int64_t j = 0; j < taps; j++)
-                to[(i * taps + j) * p->panels.size] = row[o * a->kernel + phase + j * a->stride];
-            to += a->channels_in * taps * p->panels.size;
-        }
+    const float *row = duet_weight_row(a->w, i);
+    if (a->w->dtype != DUET_F32) {
+        float *room = (float *)(p->rooms + p->room_bytes * (size_t)thread);
+        duet_widen_to_f32(a->w->dtype, row, a->channels_out * a->kernel, room);
+        row = room;
+    }
+    for (int64_t panel = 0; panel < p->panels.n; panel++) {
+        const void *lanes[VL] = {NULL};
+        for (int64_t o = 0; o < panel_channels(&p->panels, panel); o++)
+            lanes[o] = row + (panel * p->panels.size + o) * a->kernel;
+        pack_rows(p->w + (panel * a->channels_in + i) * a->kernel * p->panels.size, p->panels.size, DUET_F32,
+                  lanes, a->kernel);
     }
 }
 
-/* One tile of one phase: computed aside, then spread over every stride-th output. */
+/* One tile of one phase: computed aside, then spread over every stride-th output from t0 on. */
 static void up_tile(const conv_plan *p, tile_args *tile, int64_t mr, float *y, int64_t t0, int64_t n) {
     const duet_conv1d_up_args *a = p->args;
+    int64_t first = t0 < 0 ? ceil_div(-t0, a->stride) : 0;
+    int64_t end = t0 >= a->length_out ? 0 : min_i64(n, ceil_div(a->length_out - t0, a->stride));
     tile->cols = n;
     tile_packed(mr, tile);
     for (int64_t r = 0; r < mr; r++) {
-        for (int64_t m = 0; m < n; m++) {
-            int64_t t = t0 + m * a->stride;
-            if (t >= 0 && t < a->length_out) y[r * a->length_out + t] = tile->y[r * NR + m];
-        }
+        float *to = y + r * a->length_out + t0;
+        const float *from = tile->y + r * NR;
+        for (int64_t m = first; m < end; m++) to[m * a->stride] = from[m];
     }
 }
 
@@ -230,11 +231,13 @@ static void up_panel(const conv_plan *p, int64_t panel, const float *window, int
     const duet_conv1d_up_args *a = p->args;
     int64_t o = panel * p->panels.size, lead = phase_taps(a, 0) - 1;
     const float *w = p->w + o * a->channels_in * a->kernel;
+    int64_t size = p->panels.size;
     for (int64_t phase = 0; phase < a->stride; phase++) {
         int64_t taps = phase_taps(a, phase);
         for (int64_t m = 0; m < times; m += NR) {
-            tile_args tile = {.a = w,
-                              .a_step = p->panels.size,
+            tile_args tile = {.a = w + phase * size,
+                              .a_step = a->stride * size,
+                              .a_skip = (a->kernel - taps * a->stride) * size,
                               .b = window + lead + m,
                               .n_outer = a->channels_in,
                               .n_inner = taps,
@@ -246,7 +249,6 @@ static void up_panel(const conv_plan *p, int64_t panel, const float *window, int
             up_tile(p, &tile, panel_channels(&p->panels, panel), y + o * a->length_out,
                     (first + m) * a->stride + phase - a->pad, min_i64(NR, times - m));
         }
-        w += a->channels_in * taps * p->panels.size;
     }
 }
 

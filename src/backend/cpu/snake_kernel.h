@@ -59,7 +59,10 @@ static void upsample(const float *x, const float *f, float *v, int64_t n, vf fre
 
 /* Samples first .. first+n of a repeated-edge signal of some length. */
 static void copy_repeated(float *dst, const float *x, int64_t length, int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; i++) dst[i] = x[max_i64(0, min_i64(first + i, length - 1))];
+    int64_t lead = min_i64(n, max_i64(0, -first)), inside = max_i64(0, min_i64(n, length - first) - lead);
+    for (int64_t i = 0; i < lead; i++) dst[i] = x[0];
+    memcpy(dst + lead, x + first + lead, (size_t)inside * 4);
+    for (int64_t i = lead + inside; i < n; i++) dst[i] = x[length - 1];
 }
 
 static void snake_task(void *arg, int64_t task, int thread) {

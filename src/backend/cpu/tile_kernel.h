@@ -23,7 +23,7 @@ enum { KEY_TILE = 64 };
 
 typedef struct tile_args {
     const float *a, *b;
-    int64_t a_step;           /* distance of a's columns */
+    int64_t a_step, a_skip;   /* distance of a's columns; what is left out after each inner loop */
     int64_t n_outer, n_inner; /* reduction length = n_outer * n_inner */
     int64_t b_outer, b_inner; /* b's step in either loop */
     float *y;
@@ -64,7 +64,7 @@ INLINE void tile_begin(const int mr, const int nv, vf *acc, const tile_args *t) 
 /* a_row: distance of a's rows, a constant wherever this is used. */
 INLINE void tile_reduce(const int mr, const int nv, const int a_row, vf *acc, const tile_args *t) {
     const float *a = t->a, *outer = t->b;
-    for (int64_t i = 0; i < t->n_outer; i++, outer += t->b_outer) {
+    for (int64_t i = 0; i < t->n_outer; i++, outer += t->b_outer, a += t->a_skip) {
         const float *b = outer;
         for (int64_t k = 0; k < t->n_inner; k++, b += t->b_inner, a += t->a_step) {
             vf column[NV];
@@ -146,7 +146,7 @@ INLINE void tile_rows(int64_t mr, const tile_args *t) {
 
 /* n <= VL elements of a stored row, widened; zeros beyond. */
 INLINE vf load_widened(duet_dtype dtype, const void *p, int64_t n) {
-    if (n == VL && dtype == DUET_F32) return vf_load(p);
+    if (dtype == DUET_F32) return load_cols(p, n);
     if (n == VL && dtype == DUET_BF16) return vf_load_bf16(p);
     if (n == VL && dtype == DUET_F16) return vf_load_f16(p);
     float room[VL] = {0};

@@ -76,7 +76,7 @@ static bool provide_scratch(walled_stream *s, duet_op op, size_t need) {
             return false;
         }
     }
-    duet__garbage(s->scratch, need);
+    if (need) duet__garbage(s->scratch, need);
     return true;
 }
 
