@@ -178,9 +178,10 @@ static duet_status run_all(const opt_set *set, bench *b, bench_report *report, d
     for (int s = 0; s < N_STAGES; s++) {
         if (!wanted(set, s)) continue;
         TRY(st, done, measure_stage(b, s, runs, work[s], duet_dump_tap(dump), &report->stage[s], err));
-        TRY(st, done, duet_dump_flush(dump, b->stream, STAGES[s].name, err));
         report->measured[s] = true;
     }
+    static const char *const files[] = {"denoise", "decode", "deliver"};
+    for (int i = 0; i < 3; i++) TRY(st, done, duet_dump_flush(dump, NULL, files[i], err));
 done:
     duet_dump_close(&dump);
     return st;

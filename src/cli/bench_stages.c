@@ -89,12 +89,12 @@ static void tap_velocities(bench *b) {
     const duet_dit_config *d = &b->config->dit;
     int64_t width = (int64_t)d->video_channels * d->patch_t * d->patch_h * d->patch_w,
             audio = d->audio_channels;
-    if (duet_tap_wants(b->tap, "video_velocity"))
-        b->tap->take_device(b->tap, b->stream, "video_velocity", b->video_velocity, p->video_rows, width,
-                            width, &DUET_SHAPE(p->video_rows, width));
-    if (duet_tap_wants(b->tap, "audio_velocity"))
-        b->tap->take_device(b->tap, b->stream, "audio_velocity", b->audio_velocity, p->audio_rows, audio,
-                            audio, &DUET_SHAPE(p->audio_rows, audio));
+    if (duet_tap_wants(b->tap, "step_000.video_velocity"))
+        b->tap->take_device(b->tap, b->stream, "step_000.video_velocity", b->video_velocity, p->video_rows,
+                            width, width, &DUET_SHAPE(p->video_rows, width));
+    if (duet_tap_wants(b->tap, "step_000.audio_velocity"))
+        b->tap->take_device(b->tap, b->stream, "step_000.audio_velocity", b->audio_velocity, p->audio_rows,
+                            audio, audio, &DUET_SHAPE(p->audio_rows, audio));
 }
 
 duet_status bench_evaluation(bench *b, duet_error *err) {

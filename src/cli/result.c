@@ -43,11 +43,7 @@ static json_t *result_json(const duet_result *r) {
 
 static void print_result(const duet_result *r, bool quiet) {
     char text[32], peak[32];
-    for (int32_t k = 0; k < r->num_outputs; k++) {
-        printf("%s\n", r->output[k].path);
-        if (r->output[k].latents_path && !quiet)
-            fprintf(stderr, "latents kept: %s\n", r->output[k].latents_path);
-    }
+    for (int32_t k = 0; k < r->num_outputs; k++) printf("%s\n", r->output[k].path);
     if (quiet) return;
     fprintf(stderr, "done in %s, peak memory %s (", seconds_text(r->seconds, text, sizeof text),
             bytes_text(r->peak_resident_bytes, peak, sizeof peak));
@@ -72,9 +68,11 @@ static void print_result_json(const duet_result *r) {
 
 int report_result(const opt_set *set, duet_status st, const duet_error *err, const duet_result *result) {
     if (st != DUET_OK) return report_failure(st, err, PHASE_WORK, is_on(set, OPT_json), result);
-    if (is_on(set, OPT_json))
-        print_result_json(result);
-    else
-        print_result(result, is_on(set, OPT_quiet));
+    if (is_on(set, OPT_json)) print_result_json(result);
+    else print_result(result, is_on(set, OPT_quiet));
+    fflush(stdout);
+    for (int32_t k = 0; k < result->num_outputs; k++) { /* the last line, whatever else was said */
+        if (result->output[k].latents_path) fprintf(stderr, "latents kept: %s\n", result->output[k].latents_path);
+    }
     return EXIT_DONE;
 }

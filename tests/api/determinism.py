@@ -1,5 +1,5 @@
 """Same request, same bytes: whatever the layout, the thread count, or who asked before (promise P1)."""
-from kit import check, duet, equal, expect, model, quick, test
+from kit import check, duet, equal, expect, model, quick, refused, side, test
 
 
 def clip(path, output, *more):
@@ -35,3 +35,20 @@ def noise_streams_differ_in_sound_only_at_first(tmp):
 def compression_changes_the_file(tmp):
     small, large = (clip(model(), tmp / f"{q}.mp4", "--output-quality", q) for q in ("low", "maximum"))
     check(len(small) < len(large), "low is not smaller than maximum")
+
+
+@test
+def injected_noise_gives_the_clip_that_drew_it(tmp):
+    path = model(1)
+    drawn = clip(path, tmp / "drawn.mp4", "--dump", tmp / "dump")
+    holders = [f for f in (tmp / "dump").iterdir() if b'"video_noise"' in f.read_bytes()[:1 << 20]]
+    equal(len(holders), 1, "dump files that hold video_noise")
+    check(clip(path, tmp / "given.mp4", "--init-noise", holders[0]) == drawn, "injected noise gives another clip")
+    edge = 2 * side(path)
+    run = duet("generate", *quick(path), "--width", edge, "--prompt", "x", "--init-noise", holders[0], "--output", tmp / "b.mp4")
+    check(run.code == 2 and "noise" in run.err, f"noise of another canvas: {run}")
+    (tmp / "bad.safetensors").write_bytes(holders[0].read_bytes()[:-1])
+    run = duet("generate", *quick(path), "--prompt", "x", "--init-noise", tmp / "bad.safetensors", "--output", tmp / "b.mp4")
+    check(run.code == 2 and "bad.safetensors" in run.err, f"damaged noise: {run}")
+    refused(duet("generate", *quick(path), "--prompt", "x", "--init-noise", tmp / "no", "--output", tmp / "b.mp4"), "init_noise")
+    check(not (tmp / "b.mp4").exists(), "a clip was written")

@@ -18,8 +18,9 @@ def header(path):
 def kept_latents_decode_to_the_same_clip(tmp):
     for seed in range(3):
         path, clip, again = model(seed), tmp / f"{seed}.mp4", tmp / f"{seed}-again.mp4"
-        run = expect(make(path, clip, "--keep-latents", "--output-quality", "high", "--json"), 0).json()
-        latents = tmp / f"{seed}.mp4.latents.safetensors"
+        done = expect(make(path, clip, "--keep-latents", "--output-quality", "high", "--json"), 0)
+        run, latents = done.json(), tmp / f"{seed}.mp4.latents.safetensors"
+        check(done.err.rstrip().splitlines()[-1].endswith(str(latents)), f"the last line does not name the latents: {done}")
         equal(run["outputs"][0]["latents"], str(latents), "latents in the report")
         found = header(latents)
         equal({k for k in found if k != "__metadata__"}, {"video_latents", "audio_latents"}, "tensors")
