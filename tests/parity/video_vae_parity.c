@@ -60,6 +60,8 @@ static void expect_frames(int set, const char *recording, const char *backend, c
            backend, p.psnr, p.most, (long long)p.differing, (long long)p.values);
     EXPECT(p.values > 0 && p.psnr >= 60.0);
     EXPECT_LE(p.most, 4);
+    /* Rounding moves 2 values in 100,000 across a level; tile weights at half samples move 6 in 10,000. */
+    EXPECT_LE(p.differing, 2 + p.values / 5000);
     expect_means(f, &shape, rgb);
     duet_free(rgb);
 }
