@@ -59,7 +59,9 @@ def torch_side(args):
     os.dup2(2, 1)
     pipeline = reference.load(args.torch, args.threads)
     width, height = (int(x) for x in args.size.split("x"))
-    request = run_reference.Request(prompt="", width=width, height=height, frames=args.num_frames, points=POINTS)
+    request = run_reference.Request(
+        prompt="", width=width, height=height, frames=args.num_frames, points=POINTS
+    )
     work = {"evaluation": evaluation(pipeline, request), "video_decode": video_decode(pipeline, request)}
     with torch.inference_mode():
         for line in sys.stdin:
@@ -92,7 +94,17 @@ def evaluation(pipeline, request):
     audio = torch.randn(1, len(audio_rows), dit.audio_proj_in.in_features)
     text = torch.randn(1, TEXT_ROWS, dit.context_embedder.in_features)
     return lambda: dit(
-        video, audio, text, times, rows, token_tags, position_ids, video_rows, audio_rows, text_rows, return_dict=False
+        video,
+        audio,
+        text,
+        times,
+        rows,
+        token_tags,
+        position_ids,
+        video_rows,
+        audio_rows,
+        text_rows,
+        return_dict=False,
     )
 
 
@@ -110,7 +122,16 @@ class TorchSide:
     """The other process; `round` asks it for one stage and waits."""
 
     def __init__(self, args, tree):
-        command = [sys.executable, __file__, "--torch", tree, "--threads", str(args.threads), "--size", args.size]
+        command = [
+            sys.executable,
+            __file__,
+            "--torch",
+            tree,
+            "--threads",
+            str(args.threads),
+            "--size",
+            args.size,
+        ]
         command += ["--num-frames", str(args.num_frames)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -128,7 +149,14 @@ class TorchSide:
 
 def duet_round(args, model, stage):
     command = [args.duet, "bench", "--model", model, "--stage", stage, "--size", args.size, "--json"]
-    command += ["--num-frames", str(args.num_frames), "--text-rows", str(TEXT_ROWS), "--threads", str(args.threads)]
+    command += [
+        "--num-frames",
+        str(args.num_frames),
+        "--text-rows",
+        str(TEXT_ROWS),
+        "--threads",
+        str(args.threads),
+    ]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["seconds"]
 
 
@@ -136,24 +164,53 @@ def checkpoints(args, shape):
     """(native root, tree) of one shape, kept in the work folder."""
     native, tree = (os.path.join(args.work, f"{shape}-{kind}") for kind in ("native", "tree"))
     if not os.path.exists(native):
-        synth = [args.duet, "synth", "--shape", shape, "--layout", "native", "--partition", "fl2va", "--seed", "0"]
+        synth = [
+            args.duet,
+            "synth",
+            "--shape",
+            shape,
+            "--layout",
+            "native",
+            "--partition",
+            "fl2va",
+            "--seed",
+            "0",
+        ]
         subprocess.run([*synth, "--out", native], check=True, stdout=subprocess.DEVNULL)
     if not os.path.exists(os.path.join(tree, "model_index.json")):
         shutil.rmtree(tree, ignore_errors=True)
         script = os.path.join(HERE, "convert.py")
         subprocess.run(
-            [sys.executable, script, native, tree, "--converter", args.converter], check=True, stdout=subprocess.DEVNULL
+            [sys.executable, script, native, tree, "--converter", args.converter],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
     return native, tree
 
 
 def whole_runs(args, native, tree, size, frames, out):
     """The two commands that make the same clip from the same prompt."""
-    common = ["--size", size, "--num-frames", str(frames), "--num-inference-steps", str(POINTS), "--seed", "1"]
+    common = [
+        "--size",
+        size,
+        "--num-frames",
+        str(frames),
+        "--num-inference-steps",
+        str(POINTS),
+        "--seed",
+        "1",
+    ]
     common += ["--threads", str(args.threads), "--prompt", "a red fox walks through the snow at night"]
     duet = [args.duet, "generate", "--model", native, *common, "--any-length", "--overwrite", "--quiet"]
     duet += ["--dump", os.path.join(out, "duet"), "--output", os.path.join(out, "clip") + "/"]
-    torch = [sys.executable, os.path.join(HERE, "run_reference.py"), tree, *common, "--out", os.path.join(out, "torch")]
+    torch = [
+        sys.executable,
+        os.path.join(HERE, "run_reference.py"),
+        tree,
+        *common,
+        "--out",
+        os.path.join(out, "torch"),
+    ]
     return duet, torch
 
 
@@ -221,8 +278,15 @@ def main():
     for stage, sides in result.items():
         sides["ratio"] = sides["duet"]["median"] / sides["torch"]["median"]
         figure = {k: f"{v['median']:.4f} s +- {v['spread']:.4f}" for k, v in sides.items() if k != "ratio"}
-        print(f"{stage:14} duet {figure['duet']}   torch {figure['torch']}   ratio {sides['ratio']:.2f}", file=sys.stderr)
-    print(json.dumps({"threads": args.threads, "size": args.size, "num_frames": args.num_frames, "stages": result}))
+        print(
+            f"{stage:14} duet {figure['duet']}   torch {figure['torch']}   ratio {sides['ratio']:.2f}",
+            file=sys.stderr,
+        )
+    print(
+        json.dumps(
+            {"threads": args.threads, "size": args.size, "num_frames": args.num_frames, "stages": result}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -60,7 +60,15 @@ def dump_of_duet(args, entry):
     prompt = os.path.join(out, "prompt.txt")
     with open(prompt, "w", encoding="utf-8", newline="") as f:
         f.write(entry["prompt"] + "\n")
-    command = [args.duet, "generate", "--model", model(args, entry["set"]), "--prompt-file", prompt, *options_of(entry)]
+    command = [
+        args.duet,
+        "generate",
+        "--model",
+        model(args, entry["set"]),
+        "--prompt-file",
+        prompt,
+        *options_of(entry),
+    ]
     command += ["--dump", os.path.join(out, "dump"), "--output", os.path.join(out, "clip") + "/", *args.more]
     started = time.monotonic()
     run(command, os.path.join(out, "log"))
@@ -90,15 +98,26 @@ def check(args, entry, rules):
     """One line for a request; True when it holds."""
     name = entry["name"]
     try:
-        theirs = dump_of_reference(args, entry) if args.converter else os.path.join(FIXTURES, "requests", name + ".safetensors")
+        theirs = (
+            dump_of_reference(args, entry)
+            if args.converter
+            else os.path.join(FIXTURES, "requests", name + ".safetensors")
+        )
         mine, seconds = dump_of_duet(args, entry)
     except RuntimeError as problem:
         print(f"FAIL   {name:16} {problem}")
         return False
     rows = compare.compare(compare.load(mine), compare.load(theirs), rules, None, None)
     bad = [row for row in rows if row[0] == "FAIL"]
-    shown = [f"{n} {text}" for _, n, text in rows if n.partition("@")[0] in ("video_latents", "audio_latents", "frames", "audio")]
-    print(f"{'FAIL' if bad else 'ok':6} {name:16} {seconds:6.1f} s  {len(rows)} tensors  " + "; ".join(shown if args.verbose else []))
+    shown = [
+        f"{n} {text}"
+        for _, n, text in rows
+        if n.partition("@")[0] in ("video_latents", "audio_latents", "frames", "audio")
+    ]
+    print(
+        f"{'FAIL' if bad else 'ok':6} {name:16} {seconds:6.1f} s  {len(rows)} tensors  "
+        + "; ".join(shown if args.verbose else [])
+    )
     for _, tensor, text in bad[:12]:
         print(f"       {tensor}: {text}")
     return not bad
@@ -109,7 +128,9 @@ def main():
     cut = argv.index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--duet", required=True)
-    parser.add_argument("--converter", help="conversion script of the reference: compare with the reference itself")
+    parser.add_argument(
+        "--converter", help="conversion script of the reference: compare with the reference itself"
+    )
     parser.add_argument("--layout", choices=("native", "diffusers"), default="native")
     parser.add_argument("--work", default="/tmp/duet-oracle-requests")
     parser.add_argument("--tolerances", default=os.path.join(HERE, "tolerances.json"))

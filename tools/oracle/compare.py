@@ -79,7 +79,13 @@ def judge(a, b, rule):
     got = measure(a, b)
     got["psnr_db"] = psnr(got["mse"], rule.get("peak", 255.0))
     holds, parts = True, []
-    for key, at_most in (("rel_l2", True), ("max_abs", True), ("ulp", True), ("psnr_db", False), ("cosine", False)):
+    for key, at_most in (
+        ("rel_l2", True),
+        ("max_abs", True),
+        ("ulp", True),
+        ("psnr_db", False),
+        ("cosine", False),
+    ):
         if key in rule:
             holds &= got[key] <= rule[key] if at_most else got[key] >= rule[key]
             parts.append(f"{key} {got[key]:.3g} ({'<=' if at_most else '>='} {rule[key]:g})")

@@ -12,9 +12,8 @@ import samples
 import taps
 import torch
 
-
 # A recorded tensor of a decoder is kept whole up to this many elements.
-WHOLE = 2500
+WHOLE = 2000
 
 
 def seeded(seed):
@@ -81,8 +80,17 @@ def transformer(pipeline, kind, times, seed, patterns):
     recorder = taps.Recorder(patterns)
     taps.attach_transformer(dit, recorder)
     velocities = dit(
-        video[None], audio[None], embeds[None], unique, row_time, token_tags, position_ids, video_rows, audio_rows,
-        text_rows, return_dict=False,
+        video[None],
+        audio[None],
+        embeds[None],
+        unique,
+        row_time,
+        token_tags,
+        position_ids,
+        video_rows,
+        audio_rows,
+        text_rows,
+        return_dict=False,
     )
     taps.schedule_tables(dit, unique, recorder)
     return {
@@ -165,7 +173,11 @@ def large_eps(pipeline, prompt, evaluation, decoding):
     set_eps(pipeline.text_encoder.model.language_model, LARGE_EPS["text"])
     set_eps(pipeline.transformer, LARGE_EPS["norm"])
     set_eps(pipeline.transformer, LARGE_EPS["qk"], lambda name: name.endswith(("norm_q", "norm_k")))
-    set_eps(pipeline.transformer, LARGE_EPS["final"], lambda name: name.endswith("final_norm") or "norm_out" in name)
+    set_eps(
+        pipeline.transformer,
+        LARGE_EPS["final"],
+        lambda name: name.endswith("final_norm") or "norm_out" in name,
+    )
     set_eps(pipeline.vae.decoder, LARGE_EPS["vvae"])
     velocities = transformer(pipeline, *evaluation, [])
     decoded = video_decoder(pipeline, *decoding, ["*.norm_out"])

@@ -75,7 +75,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("native")
     parser.add_argument("out")
-    parser.add_argument("--converter", required=True, help="convert_minimax_h3_to_diffusers.py of the reference")
+    parser.add_argument(
+        "--converter", required=True, help="convert_minimax_h3_to_diffusers.py of the reference"
+    )
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES, help="largest shard written")
     args = parser.parse_args()
     if os.path.exists(args.out) and os.listdir(args.out):

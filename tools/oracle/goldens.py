@@ -102,7 +102,12 @@ def solver():
 
     out, width = {}, 16
     generator = torch.Generator().manual_seed(3)
-    runs = [("n5", 12.0, 5, None), ("n9", 3.0, 9, None), ("n50_video", 12.0, 50, None), ("n50_audio", 3.0, 50, None)]
+    runs = [
+        ("n5", 12.0, 5, None),
+        ("n9", 3.0, 9, None),
+        ("n50_video", 12.0, 50, None),
+        ("n50_audio", 3.0, 50, None),
+    ]
     runs.append(("given", 1.0, None, [0.95, 0.7, 0.31, 0.02, 0.0]))
     for name, shift, points, sigmas in runs:
         scheduler = MiniMaxH3Scheduler(shift=shift)
@@ -130,7 +135,10 @@ LAYOUTS = [  # text rows, frames, canvas height, width, patch width
 def positions():
     """`layout.I.*` whole packed sequences; `axis.LENGTH.OTHER.PATCH` spatial axes; `clock.ORIGIN` 107 latent frames."""
     from diffusers.modular_pipelines.minimax_h3 import before_denoise as stage
-    from diffusers.modular_pipelines.minimax_h3.modular_pipeline import audio_latent_num_frames, video_latent_num_frames
+    from diffusers.modular_pipelines.minimax_h3.modular_pipeline import (
+        audio_latent_num_frames,
+        video_latent_num_frames,
+    )
 
     out, described = {}, []
     for index, (text, frames, height, width, patch) in enumerate(LAYOUTS):
@@ -153,11 +161,23 @@ def positions():
     spatial_axes(stage, out)
     for origin in (0, 1, 512, 7000):
         out[f"clock.{origin}"] = stage._temporal_position_grid(107, float(origin))
-    return out, {"layouts": described, "times": {"start": [0, 0], "later": [0.25, 0.5], "swapped": [0.75, 0.5]}}
+    return out, {
+        "layouts": described,
+        "times": {"start": [0, 0], "later": [0.25, 0.5], "swapped": [0.75, 0.5]},
+    }
 
 
 def spatial_axes(stage, out):
-    canvases = [(768, 1344), (480, 864), (768, 768), (672, 1536), (512, 2016), (544, 960), (480, 480), (464, 496)]
+    canvases = [
+        (768, 1344),
+        (480, 864),
+        (768, 768),
+        (672, 1536),
+        (512, 2016),
+        (544, 960),
+        (480, 480),
+        (464, 496),
+    ]
     for height, width in canvases:
         h, w = height // 16, width // 16
         for patch in (1, 2):
@@ -180,7 +200,15 @@ def embeddings():
     out["time.t"] = times
     for width in (8, 10, 16, 18, 256):
         out[f"time.features.{width}"] = Timesteps(width, flip_sin_to_cos=True, downscale_freq_shift=0)(times)
-    rows = torch.tensor([[0, 0, 0], [5, 0, 0], [512, 3.905136863704, -5.166010488516], [700.333, 27.08, 36.158], [1199, 0, 31]])
+    rows = torch.tensor(
+        [
+            [0, 0, 0],
+            [5, 0, 0],
+            [512, 3.905136863704, -5.166010488516],
+            [700.333, 27.08, 36.158],
+            [1199, 0, 31],
+        ]
+    )
     out["rope.positions"] = rows.to(torch.float64)
     for n in (1, 2, 3, 4, 5, 16):
         for theta in (10000.0, 500.0):
@@ -219,7 +247,10 @@ def geometry():
     out["tiles.start"] = np.array(sum((starts for starts, _, _ in tables), []), np.int32)
     out["tiles.length"] = np.array(sum((sizes for _, sizes, _ in tables), []), np.int32)
     out["tiles.overlap"] = np.array(sum((overlaps + [0] for _, _, overlaps in tables), []), np.int32)
-    return out, {"frames": "index + 1", "canvas": "ratio w, ratio h, multiple, short edge, max pixels, width, height"}
+    return out, {
+        "frames": "index + 1",
+        "canvas": "ratio w, ratio h, multiple, short edge, max pixels, width, height",
+    }
 
 
 def canvases(rules):

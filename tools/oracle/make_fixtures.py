@@ -30,12 +30,35 @@ PARTS = ("golden", "tokenizer", "tiny", "requests")
 LIMIT_BYTES = 4_000_000
 
 # Elements kept of a request's tensors; 400 of any other. Whole layouts and draws stand among the goldens.
-KEEP = {"input_ids": 8000, "sigmas_video": 300, "sigmas_audio": 300, "video_latents": 3000, "audio_latents": 2000}
+KEEP = {
+    "input_ids": 8000,
+    "sigmas_video": 300,
+    "sigmas_audio": 300,
+    "video_latents": 3000,
+    "audio_latents": 2000,
+}
+KEEP.update(video_noise=100, audio_noise=100)
 
 TEXT = {"text_one": "a", "text_long": "<d>[English] It's a d\u00e9j\u00e0 vu.</d>\nfox 12\u672c <think>"}
-DIT_TAPS = ["dit.re*", "dit.t*", "dit.adaln_block_00", "dit.adaln_final", "dit.*_in", "dit.packed", "dit.final_norm"]
+DIT_TAPS = [
+    "dit.re*",
+    "dit.t*",
+    "dit.adaln_block_00",
+    "dit.adaln_final",
+    "dit.*_in",
+    "dit.packed",
+    "dit.final_norm",
+]
 DIT_TAPS += ["dit.block_*.out", "dit.rope_*", "dit.block_00.*_rope", "dit.block_00.attn"]
-TILE_TAPS = ["*.post_quant", "*.tokens", "*.block_00.*_rope", "*.block_00.attn", "*.out", "*.norm_out", "*.proj_out"]
+TILE_TAPS = [
+    "*.post_quant",
+    "*.tokens",
+    "*.block_00.*_rope",
+    "*.block_00.attn",
+    "*.out",
+    "*.norm_out",
+    "*.proj_out",
+]
 TILE_TAPS += ["*.raw", "*.stitched"]
 AUDIO_TAPS = ["avae.dec_in", "avae.conv_pre", "avae.stage_?.out", "avae.post", "avae.wave"]
 
@@ -87,7 +110,20 @@ def checkpoint(args, seed):
 
 
 def synth(args, layout, seed, out):
-    run(args.duet, "synth", "--shape", "tiny", "--layout", layout, "--partition", "both", "--seed", seed, "--out", out)
+    run(
+        args.duet,
+        "synth",
+        "--shape",
+        "tiny",
+        "--layout",
+        layout,
+        "--partition",
+        "both",
+        "--seed",
+        seed,
+        "--out",
+        out,
+    )
 
 
 def check_diffusers_layout(args, seed, tree):
@@ -99,7 +135,9 @@ def check_diffusers_layout(args, seed, tree):
         a, b = (tensors.read_directory(os.path.join(root, component)) for root in (ours, tree))
         wrong = [n for n in {*a, *b} if n not in a or n not in b or a[n].tobytes() != b[n].tobytes()]
         if wrong:
-            raise SystemExit(f"error: set {seed}: {component} differs from the conversion in {sorted(wrong)[:5]}")
+            raise SystemExit(
+                f"error: set {seed}: {component} differs from the conversion in {sorted(wrong)[:5]}"
+            )
 
 
 def make_golden(args):
@@ -110,9 +148,17 @@ def make_tokenizer(args):
     if not args.h3_config:
         print("skip: released tokenizer (no --h3-config)")
         return
-    script, folder = os.path.join(HERE, "tokenizer_goldens.py"), os.path.join(args.h3_config, "FL2VA", "tokenizer")
+    script, folder = os.path.join(HERE, "tokenizer_goldens.py"), os.path.join(
+        args.h3_config, "FL2VA", "tokenizer"
+    )
     run(sys.executable, script, folder, os.path.join(OUT, "golden", "tokenizer_released.safetensors"))
-    run(sys.executable, script, folder, os.path.join(OUT, "golden", "tokenizer_splits.safetensors"), "--splits")
+    run(
+        sys.executable,
+        script,
+        folder,
+        os.path.join(OUT, "golden", "tokenizer_splits.safetensors"),
+        "--splits",
+    )
 
 
 def make_tiny(args):
@@ -125,7 +171,14 @@ def make_tiny(args):
             json.dump({"seed": seed, "sha256": digests(native)}, f, indent=1)
             f.write("\n")
         script = os.path.join(HERE, "tokenizer_goldens.py")
-        run(sys.executable, script, os.path.join(tree, "tokenizer"), os.path.join(folder, "tokenizer.safetensors"), "--count", 400)
+        run(
+            sys.executable,
+            script,
+            os.path.join(tree, "tokenizer"),
+            os.path.join(folder, "tokenizer.safetensors"),
+            "--count",
+            400,
+        )
         make_components(seed, tree)
 
 
@@ -152,8 +205,14 @@ def make_components(seed, tree):
         spoiled, TEXT["text_long"], (kind, times, 100 + seed), (frames, height, width, 200 + seed)
     )
     write(f"{folder}/large_eps.safetensors", values)
-    for name, length, patterns in (("audio_short", 2, AUDIO_TAPS), ("audio_one", 1, []), ("audio_clip", 37, [])):
-        write(f"{folder}/{name}.safetensors", components.audio_decoder(pipeline, length, 300 + seed, patterns))
+    for name, length, patterns in (
+        ("audio_short", 2, AUDIO_TAPS),
+        ("audio_one", 1, []),
+        ("audio_clip", 37, []),
+    ):
+        write(
+            f"{folder}/{name}.safetensors", components.audio_decoder(pipeline, length, 300 + seed, patterns)
+        )
 
 
 def make_requests(args):
@@ -190,7 +249,7 @@ def thin(values, pipeline):
         if name == "frames":
             samples.frames(out, name, value, pipeline.vae._split_tiles)
         elif name == "audio":
-            samples.sound(out, name, value, keep=2048)
+            samples.sound(out, name, value, keep=1024)
         else:
             samples.spread(out, name, value, KEEP.get(name, 400))
     return out

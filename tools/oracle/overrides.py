@@ -122,7 +122,9 @@ def video_vae_config(converter, partition):
         "layers_per_block": inner["num_res_blocks"],
         "spatial_downsample_factors": inner["space_down"],
         "temporal_downsample_factors": inner["time_down"],
-        "norm_num_groups": inner.get("norm_num_groups", converter.MINIMAX_H3_VIDEO_VAE_CONFIG["norm_num_groups"]),
+        "norm_num_groups": inner.get(
+            "norm_num_groups", converter.MINIMAX_H3_VIDEO_VAE_CONFIG["norm_num_groups"]
+        ),
         "spatial_padding_mode": inner["padding_mode"],
         "decoder_num_layers": vit["num_layers"],
         "decoder_num_attention_heads": vit["heads"],

@@ -40,7 +40,9 @@ def draw_noise(pipeline, request):
     channels, audio_channels = pipeline.vae_latent_channels, pipeline.audio_latent_channels
     if request.init_noise is not None:
         video, audio = request.init_noise
-        return unpatchify(torch.as_tensor(video), (channels, t, h, w), pipeline.patch_size), rows_to_audio(audio, ta)
+        return unpatchify(torch.as_tensor(video), (channels, t, h, w), pipeline.patch_size), rows_to_audio(
+            audio, ta
+        )
     if request.noise == "diffusers":
         return None, None
     # SGLang's convention: each modality draws from a generator freshly seeded with the same seed.
@@ -53,7 +55,9 @@ def latent_shape(pipeline, request):
     """(T, Hl, Wl, Ta) by the reference's rules."""
     from diffusers.modular_pipelines.minimax_h3 import modular_pipeline as rules
 
-    frames = rules.align_num_frames(request.frames, pipeline.vae_frames_per_chunk, pipeline.vae_latents_per_chunk)
+    frames = rules.align_num_frames(
+        request.frames, pipeline.vae_frames_per_chunk, pipeline.vae_latents_per_chunk
+    )
     t = rules.video_latent_num_frames(frames, pipeline.vae_frames_per_chunk, pipeline.vae_latents_per_chunk)
     ratio = pipeline.vae_spatial_compression_ratio
     return t, request.height // ratio, request.width // ratio, rules.audio_latent_num_frames(frames)

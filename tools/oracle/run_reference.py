@@ -47,7 +47,9 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tree")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--request", help="file with one request of tests/fixtures/requests.json; excludes all others")
+    parser.add_argument(
+        "--request", help="file with one request of tests/fixtures/requests.json; excludes all others"
+    )
     parser.add_argument("--prompt")
     parser.add_argument("--prompt-file")
     parser.add_argument("--size", help="WIDTHxHEIGHT")
@@ -85,9 +87,18 @@ def request_of(args):
         noise = (rows["video_noise"].copy(), rows["audio_noise"].copy())
     width, height = (int(x) for x in args.size.split("x"))
     return Request(
-        prompt=prompt, width=width, height=height, frames=args.num_frames, points=args.num_inference_steps,
-        seed=args.seed, noise=args.noise, init_noise=noise, flow_shift=args.flow_shift,
-        audio_flow_shift=args.audio_flow_shift, sigmas=args.sigmas, audio_sigmas=args.audio_sigmas,
+        prompt=prompt,
+        width=width,
+        height=height,
+        frames=args.num_frames,
+        points=args.num_inference_steps,
+        seed=args.seed,
+        noise=args.noise,
+        init_noise=noise,
+        flow_shift=args.flow_shift,
+        audio_flow_shift=args.audio_flow_shift,
+        sigmas=args.sigmas,
+        audio_sigmas=args.audio_sigmas,
         base_schedule=args.base_schedule,
     )
 
@@ -96,10 +107,18 @@ def request_of_entry(entry):
     """A request of tests/fixtures/requests.json, whose options are spelled as on the command line."""
     width, height = (int(x) for x in entry["size"].split("x"))
     return Request(
-        prompt=entry["prompt"], width=width, height=height, frames=entry["num-frames"], seed=entry["seed"],
-        points=entry.get("num-inference-steps", 50), noise=entry.get("noise", "sglang"),
-        flow_shift=entry.get("flow-shift"), audio_flow_shift=entry.get("audio-flow-shift"),
-        sigmas=entry.get("sigmas"), audio_sigmas=entry.get("audio-sigmas"), base_schedule=entry.get("base-schedule"),
+        prompt=entry["prompt"],
+        width=width,
+        height=height,
+        frames=entry["num-frames"],
+        seed=entry["seed"],
+        points=entry.get("num-inference-steps", 50),
+        noise=entry.get("noise", "sglang"),
+        flow_shift=entry.get("flow-shift"),
+        audio_flow_shift=entry.get("audio-flow-shift"),
+        sigmas=entry.get("sigmas"),
+        audio_sigmas=entry.get("audio-sigmas"),
+        base_schedule=entry.get("base-schedule"),
     )
 
 

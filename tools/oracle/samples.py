@@ -45,7 +45,9 @@ def frames(out, name, value, split):
     """Sample frames u8 [F, H, W, 3]; `split` is the reference's tile rule. The larger the picture, the fewer frames."""
     count, height, width, _ = value.shape
     limit = max(4, min(16, 400_000 // (height * width)))
-    grid(out, name, value, chosen_frames(count, limit), range(0, height, STRIDE), range(0, width, STRIDE), None)
+    grid(
+        out, name, value, chosen_frames(count, limit), range(0, height, STRIDE), range(0, width, STRIDE), None
+    )
     strip = [0, min(18, count - 1)]
     rows, columns = edges(height, split), edges(width, split)
     if rows:
@@ -62,7 +64,7 @@ def sound(out, name, value, keep=8192):
         out[name] = value
         return
     between = np.linspace(0, n - 1, keep // 4).round().astype(int)
-    grid(out, name, value, None, [*range(256), *range(n - 256, n), *between])
+    grid(out, name, value, None, [*range(128), *range(n - 128, n), *between])
 
 
 def spread(out, name, value, keep):

@@ -19,7 +19,7 @@ import torch
 
 
 class Recorder:
-    """Tensors by name. Later records of a name replace earlier ones unless the recorder is told to keep the first."""
+    """Tensors by name; the first record of a name is kept."""
 
     def __init__(self, patterns):
         self.patterns = patterns

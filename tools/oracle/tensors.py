@@ -9,7 +9,16 @@ import os
 
 import numpy as np
 
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "U8": "u1", "BOOL": "?"}
+DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "U8": "u1",
+    "BOOL": "?",
+}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
 
@@ -38,10 +47,16 @@ def write(path, tensors, metadata=None):
     arrays = {name: _plain(tensors[name]) for name in sorted(tensors)}
     header, offset = {}, 0
     if metadata:
-        header["__metadata__"] = {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
+        header["__metadata__"] = {
+            str(k): v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()
+        }
     for name, array in arrays.items():
         end = offset + array.nbytes
-        header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [offset, end]}
+        header[name] = {
+            "dtype": NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

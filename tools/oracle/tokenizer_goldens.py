@@ -18,45 +18,71 @@ import environment
 import numpy as np
 import tensors
 
-SCANNER = list("'sStTdDlLrReEvVmM") + [" ", " ", " ", "\r", "\n", "\n", "\t", "\v", "\f"] + list("0179") + list(".,!?-_/<>|")
-SCANNER += list("aéßЖ中あ한") + ["\U0001f642", "\u0301", "\u093f", "\u00a0", "\u3000", "\u200b", "\u0085", "\u2028"]
-SCANNER += ["\u001c", "\ufeff", "\u017f", "½", "Ⅷ", "٣", "\u2019"]
+# Repeated characters are drawn more often.
+SCANNER = list("'sStTdDlLrReEvVmM   \r\n\n\t\v\f0179.,!?-_/<>|aéßЖ中あ한\U0001f642")
+SCANNER += list("\u0301\u093f\u00a0\u3000\u200b\u0085\u2028\u001c\ufeff\u017f½Ⅷ٣\u2019")
 
 # Ranges of code points, each drawn as a block: scripts, symbols, private use, planes 1 to 3 and 14 to 16.
-BLOCKS = [(0x20, 0x7F), (0x80, 0x250), (0x250, 0x370), (0x370, 0x530), (0x530, 0x700), (0x700, 0x900), (0x900, 0xE00)]
-BLOCKS += [(0xE00, 0x1100), (0x1100, 0x1200), (0x1200, 0x1D00), (0x1D00, 0x2000), (0x2000, 0x2100), (0x2100, 0x2C00)]
-BLOCKS += [(0x2C00, 0x3000), (0x3000, 0x3400), (0x3400, 0xA000), (0xA000, 0xAC00), (0xAC00, 0xD7FF), (0xE000, 0xF900)]
-BLOCKS += [(0xF900, 0xFFFE), (0x10000, 0x12000), (0x12000, 0x1D000), (0x1D000, 0x1F000), (0x1F000, 0x20000)]
-BLOCKS += [(0x20000, 0x33480), (0xE0000, 0xE0200), (0xF0000, 0x10FFFE)]
+EDGES = """20-7F 80-250 250-370 370-530 530-700 700-900 900-E00 E00-1100 1100-1200 1200-1D00 1D00-2000 2000-2100
+2100-2C00 2C00-3000 3000-3400 3400-A000 A000-AC00 AC00-D7FF E000-F900 F900-FFFE 10000-12000 12000-1D000
+1D000-1F000 1F000-20000 20000-33480 E0000-E0200 F0000-10FFFE"""
+BLOCKS = [tuple(int(edge, 16) for edge in pair.split("-")) for pair in EDGES.split()]
 
-# Bases and marks that compose, reorder or must not, old assignments and newer ones.
-MARKS = [0x300, 0x301, 0x307, 0x308, 0x30A, 0x316, 0x323, 0x327, 0x328, 0x338, 0x345, 0x5B0, 0x5B9, 0x64B, 0x651, 0x653]
-MARKS += [0x93C, 0x94D, 0x9BE, 0xE38, 0xF71, 0xF74, 0x1161, 0x11A8, 0x302A, 0x3099, 0x309A, 0x1DF6, 0x1D165, 0x1E8D0]
-MARKS += [0x8D3, 0x9FE, 0xC3C, 0x11F41, 0x16FF0, 0x897]
-BASES = list("aAeEoOuUnNcsSzdD<>=") + ["\u212b", "\u2126", "\u1100", "\uac00", "\u0627", "\u0915", "\u09c7", "\u3046", "\uf900"]
-BASES += ["\u0344", "\u2adc", "\U0001d15e", "\U0001d1bb", "\ufb1d", "\u0958", "\u1e9b", "\u01d5", "\U0002f800"]
+# Marks that compose, reorder or must not, of old assignments and of newer ones; and what they follow.
+CODES = """300 301 307 308 30A 316 323 327 328 338 345 5B0 5B9 64B 651 653 93C 94D 9BE E38 F71 F74 1161 11A8 302A 3099
+309A 1DF6 1D165 1E8D0 8D3 9FE C3C 11F41 16FF0 897"""
+MARKS = [int(code, 16) for code in CODES.split()]
+BASES = list("aAeEoOuUnNcsSzdD<>=\u212b\u2126\u1100\uac00\u0627\u0915\u09c7\u3046\uf900\u0344\u2adc")
+BASES += list("\U0001d15e\U0001d1bb\ufb1d\u0958\u1e9b\u01d5\U0002f800")
 
-PROSE = ["A slow dolly-in on a clockwork bird", "the camera doesn't move", "I'LL be there, she'd said", "rain at 24 fps"]
-PROSE += ["Привет, мир", "こんにちは世界", "안녕하세요", "مرحبا بالعالم", "हिन्दी भाषा", "ภาษาไทย", "你好，世界。", "¿Qué tal, niño?"]
-PROSE += ["Straße über Köln", "l'été à la mer", "https://example.com/a?b=1&c=2", "foo.bar(x)_y += 3.14;", "<Subject 1> (S1) says:"]
-PROSE += ["[Shot 1] [0-3s]", "summary:\n", "overall_soundscape: low hum", "<d>[English] Hello!</d>", "1,000,000.50", "x\r\ny", "  "]
-EMOJI = ["👨\u200d👩\u200d👧", "👍🏽", "🇫🇷", "❤\ufe0f", "1\ufe0f\u20e3", "🏴\U000e0067\U000e0062", "🙂", "\u200d"]
+PROSE = """A slow dolly-in on a clockwork bird|the camera doesn't move|I'LL be there, she'd said|rain at 24 fps
+Привет, мир|こんにちは世界|안녕하세요|مرحبا بالعالم|हिन्दी भाषा|ภาษาไทย|你好，世界。|¿Qué tal, niño?|Straße über Köln|l'été à la mer
+https://example.com/a?b=1&c=2|foo.bar(x)_y += 3.14;|<Subject 1> (S1) says:|[Shot 1] [0-3s]"""
+PROSE = PROSE.replace("\n", "|").split("|")
+PROSE += [
+    "summary:\n",
+    "overall_soundscape: low hum",
+    "<d>[English] Hello!</d>",
+    "1,000,000.50",
+    "x\r\ny",
+    "  ",
+]
+EMOJI = [
+    "👨\u200d👩\u200d👧",
+    "👍🏽",
+    "🇫🇷",
+    "❤\ufe0f",
+    "1\ufe0f\u20e3",
+    "🏴\U000e0067\U000e0062",
+    "🙂",
+    "\u200d",
+]
 
 
 def block(r):
     low, high = r.choice(BLOCKS)
-    return "".join(chr(c) for c in (r.randrange(low, high) for _ in range(r.randint(1, 12))) if not 0xD800 <= c <= 0xDFFF)
+    return "".join(
+        chr(c) for c in (r.randrange(low, high) for _ in range(r.randint(1, 12))) if not 0xD800 <= c <= 0xDFFF
+    )
 
 
 def marks(r):
-    return "".join(r.choice(BASES) + "".join(chr(r.choice(MARKS)) for _ in range(r.randint(0, 4))) for _ in range(r.randint(1, 4)))
+    return "".join(
+        r.choice(BASES) + "".join(chr(r.choice(MARKS)) for _ in range(r.randint(0, 4)))
+        for _ in range(r.randint(1, 4))
+    )
 
 
 def near_miss(r, added):
     token = r.choice(added)
     i = r.randrange(len(token))
     kind = r.randrange(4)
-    return (token[:i] + token[i + 1 :], token[:i] + token[i].swapcase() + token[i + 1 :], token + token[0], token[:i] + " " + token[i:])[kind]
+    return (
+        token[:i] + token[i + 1 :],
+        token[:i] + token[i].swapcase() + token[i + 1 :],
+        token + token[0],
+        token[:i] + " " + token[i:],
+    )[kind]
 
 
 def make_string(r, added):
