@@ -183,11 +183,12 @@ static void hash_tokenizer(const duet_model *m, char hex[65]) {
 }
 
 /* A sample of 4 KiB brings its neighbours with it: some hundred MB over a model, which nobody has asked for yet. */
+static void drop_entry(const duet__entry *e) {
+    for (int p = 0; p < e->n_parts; p++) duet_pages_drop(e->part[p]->data, (size_t)e->part[p]->bytes);
+}
+
 static void drop_pages(const duet__bound *b) {
-    for (int i = 0; i < b->specs.n; i++) {
-        for (int p = 0; p < b->entries[i].n_parts; p++)
-            duet_pages_drop(b->entries[i].part[p]->data, (size_t)b->entries[i].part[p]->bytes);
-    }
+    for (int i = 0; i < b->specs.n; i++) drop_entry(&b->entries[i]);
 }
 
 duet_status duet_model_hash(duet_model *m, duet_model_hashes *out, duet_error *err) {
@@ -247,6 +248,7 @@ static duet_status verify_tensor(verifier *v, const duet__entry *e, duet_sha256 
     }
     if (bad && !report->nonfinite)
         snprintf(report->first_nonfinite, sizeof report->first_nonfinite, "%s", e->spec->name);
+    drop_entry(e);
     report->nonfinite += bad;
     report->tensors += e->n_parts;
     for (int p = 0; p < e->n_parts; p++) report->bytes += e->part[p]->bytes;

@@ -70,6 +70,48 @@ TEST(model_layouts_are_equal, 20000) {
         }
 }
 
+/* The format of the hash is a contract (docs/formats.md): files written earlier name models by it. */
+TEST(model_hash_is_pinned, 5000) {
+    duet_model *m = fixture_open(fixture_make("n", "native", "fl2va", 42), DUET_FL2VA);
+    duet_model_hashes h;
+    EXPECT_EQ(duet_model_hash(m, &h, NULL), DUET_OK);
+    duet_model_close(&m);
+    h.model[16] = '\0';
+    EXPECT_STR(h.model, "1104dfe9672ae7cc");
+}
+
+/* A change of one dimension constant, one sampled byte or one tokenizer byte changes the hash of its part alone. */
+TEST(model_hash_sees_changes, 5000) {
+    const char *n = fixture_make("n", "native", "fl2va", 0);
+    static const struct {
+        const char *file, *from, *to;
+        int part;
+    } cases[] = {
+        {"video_vae/config.json", "\"vae_tile_overlap_min\": 64", "\"vae_tile_overlap_min\": 80",
+         DUET_COMPONENT_VVAE},
+        {"transformer/config.json", "\"qk_norm_eps\": 2e-5", "\"qk_norm_eps\": 3e-5", DUET_COMPONENT_DIT},
+        {"model_index.json", "\"video\": 12.0", "\"video\": 11.0", DUET_COMPONENT_DIT},
+        {"model_index.json", "\"text_encoder_layer\": 4", "\"text_encoder_layer\": 5", DUET_COMPONENT_TEXT},
+        {"tokenizer/tokenizer_config.json", "\"errors\"", "\"error\"", DUET_N_COMPONENTS}};
+    duet_model_hashes before, after;
+    duet_model *m = fixture_open(n, DUET_FL2VA);
+    EXPECT_EQ(duet_model_hash(m, &before, NULL), DUET_OK);
+    duet_model_close(&m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *file = fixture_path("n/FL2VA/%s", cases[i].file);
+        fixture_copy(file, fixture_path("saved"));
+        fixture_edit(file, cases[i].from, cases[i].to);
+        m = fixture_open(n, DUET_FL2VA);
+        EXPECT_EQ(duet_model_hash(m, &after, NULL), DUET_OK);
+        duet_model_close(&m);
+        for (int c = 0; c < DUET_N_COMPONENTS; c++)
+            EXPECT_EQ(strcmp(before.component[c], after.component[c]) != 0, c == cases[i].part);
+        EXPECT_EQ(strcmp(before.tokenizer, after.tokenizer) != 0, cases[i].part == DUET_N_COMPONENTS);
+        EXPECT(strcmp(before.model, after.model) != 0);
+        fixture_copy(fixture_path("saved"), file);
+    }
+}
+
 /* Not against the other layout but against the values themselves: a mistake common to both would show here. */
 TEST(model_rows_are_canonical, 5000) {
     duet_model *m = fixture_open(fixture_make("n", "native", "fl2va", 1), DUET_FL2VA);

@@ -2,8 +2,10 @@
  * stands at its initial value; a refused or failed run leaves nothing. */
 #include "harness/harness.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,6 +127,22 @@ TEST(synth_refuses_and_leaves_nothing, 5000) {
     o = options("r", "native", 1);
     EXPECT_EQ(duet_synth(&o, &err), DUET_E_REQUEST);
     EXPECT_STR(err.code, "output_exists");
+    EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+}
+
+/* A write that fails half way (as on a full disk) is reported with the file and leaves nothing. */
+TEST(synth_full_disk, 5000) {
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit = {150000, 150000};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    duet_synth_options o = options("f", "native", 1);
+    duet_error err = {0};
+    EXPECT_EQ(duet_synth(&o, &err), DUET_E_IO);
+    EXPECT_HAS(err.message, ".safetensors: cannot write: File too large");
+    EXPECT_EQ(run("test -z \"$(ls -A %s)\"", harness_tmp_dir()), 0);
+    EXPECT_EQ(mkdir(out_path, 0777), 0); /* an empty directory that was there stays, empty */
+    EXPECT_EQ(duet_synth(&o, NULL), DUET_E_IO);
+    EXPECT_EQ(run("test -d %s && test -z \"$(ls -A %s)\"", out_path, out_path), 0);
     EXPECT_EQ(duet_mem_live_total_bytes(), 0);
 }
 
