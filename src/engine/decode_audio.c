@@ -22,7 +22,8 @@ void duet_decode_audio_cost(const duet_avae_config *config, const duet_device *d
     };
 }
 
-/* Product and sum are rounded one by one, as the reference does it. Returns the number of non-finite values. */
+/* Product and sum are rounded one by one, as the reference does it. Returns the number of non-finite
+ * values. */
 static int64_t denormalise(const duet_avae_config *c, const float *in, int64_t n, float *out) {
     int64_t bad = 0;
     for (int64_t row = 0; row < STEREO * (int64_t)c->latent_channels; row++)

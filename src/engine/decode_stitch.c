@@ -3,7 +3,7 @@
 
 enum { RGB = 3 };
 
-/* ---- layout ---------------------------------------------------------------------------------------------- */
+/* ---- layout -------------------------------------------------------------------------------------------- */
 
 static int32_t widest(const duet_axis_tiles *t) {
     int32_t most = 0;
@@ -72,7 +72,7 @@ void duet__stitch_close(duet__stitch *s) {
     *s = (duet__stitch){0};
 }
 
-/* ---- blending -------------------------------------------------------------------------------------------- */
+/* ---- blending ------------------------------------------------------------------------------------------ */
 
 static float *strip_above(const duet__stitch *s, const duet__stitch_part *p, int col) {
     return p->above + col * p->planes * widest(&s->y) * s->x.tile_px;

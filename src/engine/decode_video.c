@@ -5,7 +5,8 @@
  *         seam with the chunk before -> emit `main` as bytes
  *     emit the last tail
  *
- *  1. Blending ends before anything becomes a byte: pixels are blended raw, then de-normalised, clamped, rounded.
+ *  1. Blending ends before anything becomes a byte: pixels are blended raw, then de-normalised, clamped,
+ *     rounded.
  *  2. Latents beyond the last are copies of the last; the frames they add are never emitted.
  *  3. One stream, one order; a frame is given to the sink only after the sync that finished it. */
 #include "engine/decode.h"
@@ -29,7 +30,7 @@ typedef struct run {
     int64_t emitted, done, total;
 } run;
 
-/* ---- cost ------------------------------------------------------------------------------------------------ */
+/* ---- cost ---------------------------------------------------------------------------------------------- */
 
 static int64_t pixel_bytes(const duet__stitch *s) {
     return (int64_t)DUET__PIXEL_FRAMES * s->height * s->width * RGB;
@@ -54,7 +55,7 @@ bool duet_decode_video_cost(const duet_vvae_config *c, const duet_device *dev, i
     return true;
 }
 
-/* ---- latents --------------------------------------------------------------------------------------------- */
+/* ---- latents ------------------------------------------------------------------------------------------- */
 
 /* Latents may come from a file: say so before the network turns one NaN into a grey clip. */
 static duet_status check_latents(const duet_decode_video_args *a, duet_error *err) {
@@ -85,7 +86,7 @@ static void cut_tile(const run *r, int64_t chunk, int row, int col) {
     }
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------------------- */
+/* ---- tiles --------------------------------------------------------------------------------------------- */
 
 /* The parts of one raw tile are judged together: a still tail beside a moving main part is no fault. */
 static duet_status check_tile(const duet__stitch *s, const float *stats, const char *name, duet_error *err) {
@@ -144,7 +145,7 @@ fail:
     return st;
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------- */
+/* ---- frames -------------------------------------------------------------------------------------------- */
 
 /* The first `frames` frames of a canvas [3, of_frames, height, width], as bytes, to sink and tap. */
 static duet_status emit(run *r, const float *canvas, int64_t of_frames, duet_error *err) {
@@ -186,7 +187,7 @@ static void tap_stitched(const run *r, int64_t chunk) {
                         cols, cols, &DUET_SHAPE(RGB, s->part[DUET__WHOLE].frames, s->height, s->width));
 }
 
-/* ---- the clip -------------------------------------------------------------------------------------------- */
+/* ---- the clip ------------------------------------------------------------------------------------------ */
 
 static duet_status decode_chunks(run *r, duet_error *err) {
     const duet_decode_video_args *a = r->args;

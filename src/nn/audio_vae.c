@@ -1,13 +1,14 @@
 /* audio_vae.c - opening the BigVGAN decoder: its weights, and how much memory and work a clip takes.
  *
- * The forward pass stands in audio_vae_decode.c. Weight norm is folded by the store: handles are plain `*.weight`. */
+ * The forward pass stands in audio_vae_decode.c. Weight norm is folded by the store: handles are plain
+ * `*.weight`. */
 #include "nn/audio_vae_int.h"
 
 #include "base/alloc.h"
 
 #include <stdio.h>
 
-/* ---- sizes ----------------------------------------------------------------------------------------------- */
+/* ---- sizes --------------------------------------------------------------------------------------------- */
 
 int64_t duet__avae_channels(const duet_avae_config *config, int stages) {
     return config->decoder_dim >> stages;
@@ -123,7 +124,7 @@ int64_t duet_audio_vae_scratch_bytes(const duet_avae_config *c, const duet_devic
     return max64(most, conv_scratch(dev, last, 1, n_latents * c->hop, DUET__END_KERNEL, 1));
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------------- */
 
 #define LOAD(unit, ...) TRY(st, fail, duet__vae_unit_load(unit, model, DUET_COMPONENT_AVAE, err, __VA_ARGS__))
 

@@ -25,10 +25,10 @@ int64_t duet_audio_vae_scratch_bytes(const duet_avae_config *config, const duet_
                                      int64_t n_latents);
 double duet_audio_vae_flops(const duet_avae_config *config, int64_t n_latents);
 
-/* latents: host [2, channels, n], de-normalised. samples: host [2, hop*n], clamped to [-1,1]; this call syncs. Fails
- * when the waveform has non-finite samples or only one value (P5). cancel (may be NULL) is polled between residual
- * blocks. Taps [2,channels,length]: avae.dec_in, .conv_pre, .stage_N.up, .stage_N.block_J, .stage_N.out, .post; and
- * avae.wave [2,hop*n], before the clamp. */
+/* latents: host [2, channels, n], de-normalised. samples: host [2, hop*n], clamped to [-1,1]; this call
+ * syncs. Fails when the waveform has non-finite samples or only one value (P5). cancel (may be NULL) is
+ * polled between residual blocks. Taps [2,channels,length]: avae.dec_in, .conv_pre, .stage_N.up,
+ * .stage_N.block_J, .stage_N.out, .post; and avae.wave [2,hop*n], before the clamp. */
 duet_status duet_audio_vae_decode(duet_audio_vae *vae, duet_residency *residency, duet_stream *stream,
                                   const float *latents, int64_t n_latents, float *samples, duet_tap *tap,
                                   const volatile int *cancel, duet_error *err);

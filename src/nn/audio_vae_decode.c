@@ -7,8 +7,8 @@
  *     block:  h = x; for each dilation: h = h + conv2(act(conv1(act(h))))
  *
  *  1. All arrays are [2, channels, length]; left and right are a batch.
- *  2. Blocks of a stage read the same x, so x outlives them; each block works in place on h (the first of a stage
- *     directly in `sum`).
+ *  2. Blocks of a stage read the same x, so x outlives them; each block works in place on h (the first of a
+ *     stage directly in `sum`).
  *  3. The clamp hides an infinity: finiteness is checked before it, sameness after it. */
 #include "nn/audio_vae_int.h"
 

@@ -1,6 +1,7 @@
 /* vae_unit.h - a unit together with the weight handles it owns; between files of this folder.
  *
- * Handles are loaded in a fixed order and found again by their position, an enum of the network that owns them. */
+ * Handles are loaded in a fixed order and found again by their position, an enum of the network that owns
+ * them. */
 #ifndef DUET_NN_VAE_UNIT_H
 #define DUET_NN_VAE_UNIT_H
 

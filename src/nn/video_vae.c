@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* ---- dimensions ------------------------------------------------------------------------------------------ */
+/* ---- dimensions ---------------------------------------------------------------------------------------- */
 
 duet_status duet__vvae_dims_of(const duet_vvae_config *c, duet__vvae_dims *out, duet_error *err) {
     int64_t s = c->space_ratio, t = c->time_ratio;
@@ -70,7 +70,7 @@ int64_t duet__vvae_carve(const duet__vvae_dims *d, const duet__vvae_tile_rows *r
     return at;
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------ */
+/* ---- cost ---------------------------------------------------------------------------------------------- */
 
 int64_t duet_video_vae_activation_bytes(const duet_vvae_config *config, int64_t t, int64_t h, int64_t w) {
     duet__vvae_dims d;
@@ -141,7 +141,7 @@ int64_t duet_video_vae_scratch_bytes(const duet_vvae_config *config, const duet_
     return max64(most, linear_scratch(dev, r.patches, d.width, d.patch));
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------------- */
 
 static duet_status load(duet__vae_unit *u, duet_model *model, const char *const *names, int n,
                         duet_error *err) {
@@ -151,7 +151,8 @@ static duet_status load(duet__vae_unit *u, duet_model *model, const char *const 
     return st;
 }
 
-/* The file holds the registers as [1, registers, width]; as a table of rows they can be looked up by an embed. */
+/* The file holds the registers as [1, registers, width]; as a table of rows they can be looked up by an
+ * embed. */
 static duet_status view_as_rows(duet_weight *w, int64_t rows, int64_t cols, duet_error *err) {
     if (w->n_pieces != 1 || duet_weight_rows(w) != 1 || duet_weight_row_elems(w) != rows * cols)
         return duet_fail(err, DUET_E_MODEL, "video decoder: %s is not one row of %lld values", w->name,

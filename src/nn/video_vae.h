@@ -41,10 +41,11 @@ typedef struct duet_video_tile {
     const char *tap_prefix; /* names the tile: "vvae.chunk_0.tile_0_1"; may be NULL without a tap */
 } duet_video_tile;
 
-/* Enqueues; does not wait, except to regrow its activations for a larger tile (they are kept between calls) and for
- * the taps that are turned around on the host. cancel (may be NULL) is polled between blocks. Taps under the prefix, N
- * tokens, S = N + registers + 1 rows: .latent .post_quant [C,t,h,w]; .tokens .block_NN.out .block_NN.attn .norm_out
- * [S,width]; .block_NN.q_rope .block_NN.k_rope [S,heads,head_dim]; .proj_out [N,3*ratio*s*s]. */
+/* Enqueues; does not wait, except to regrow its activations for a larger tile (they are kept between calls)
+ * and for the taps that are turned around on the host. cancel (may be NULL) is polled between blocks. Taps
+ * under the prefix, N tokens, S = N + registers + 1 rows: .latent .post_quant [C,t,h,w]; .tokens
+ * .block_NN.out .block_NN.attn .norm_out [S,width]; .block_NN.q_rope .block_NN.k_rope [S,heads,head_dim];
+ * .proj_out [N,3*ratio*s*s]. */
 duet_status duet_video_vae_decode_tile(duet_video_vae *vae, duet_residency *residency, duet_stream *stream,
                                        const duet_video_tile *tile, duet_tap *tap, const volatile int *cancel,
                                        duet_error *err);

@@ -1,7 +1,7 @@
 /* video_vae_int.h - what the two halves of the ViT decoder share: dimensions, weights, activation layout.
  *
- * The activations of a tile are one allocation, carved by duet__vvae_carve. The same function, given no memory, tells
- * how much it would take: what a plan announces and what a run uses cannot drift apart. */
+ * The activations of a tile are one allocation, carved by duet__vvae_carve. The same function, given no
+ * memory, tells how much it would take: what a plan announces and what a run uses cannot drift apart. */
 #ifndef DUET_NN_VIDEO_VAE_INT_H
 #define DUET_NN_VIDEO_VAE_INT_H
 
@@ -72,7 +72,8 @@ duet__vvae_tile_rows duet__vvae_tile_rows_of(const duet__vvae_dims *d, int64_t t
 /* Carve `memory` (NULL: only count); returns the bytes. */
 int64_t duet__vvae_carve(const duet__vvae_dims *d, const duet__vvae_tile_rows *r, void *memory,
                          duet__vvae_buffers *out);
-/* cos and sin of all rows, host [rows, 3*freqs] each, from exact fp64 coordinates; angle 0 for the suffix rows. */
+/* cos and sin of all rows, host [rows, 3*freqs] each, from exact fp64 coordinates; angle 0 for the suffix
+ * rows. */
 void duet__vvae_rope_tables(const duet__vvae_dims *d, const duet__vvae_tile_rows *r, float *cos_out,
                             float *sin_out);
 

@@ -7,7 +7,8 @@
  *  1. All rows attend to all rows; there is no mask and no causality.
  *  2. The suffix rows stand at coordinate 0 on every axis, which rotates nothing; they are dropped before the
  *     projection to pixels.
- *  3. q and k lie side by side in one row, so that the per-head norm and the rotation treat them as 2*heads heads.
+ *  3. q and k lie side by side in one row, so that the per-head norm and the rotation treat them as 2*heads
+ *     heads.
  *  4. Attention writes its result over q: nobody reads q afterwards.
  *
  * `wide` holds in turn the latents, q|k|v, gate|up and the pixel patches of a tile. */
@@ -27,7 +28,7 @@ typedef struct pass {
     duet__vvae_buffers b;
 } pass;
 
-/* ---- taps ------------------------------------------------------------------------------------------------ */
+/* ---- taps ---------------------------------------------------------------------------------------------- */
 
 enum { NAME_BYTES = 160 };
 
@@ -83,7 +84,7 @@ static duet_status tap_post_quant(const pass *p, const float *x, duet_error *err
     return st;
 }
 
-/* ---- rotary tables --------------------------------------------------------------------------------------- */
+/* ---- rotary tables ------------------------------------------------------------------------------------- */
 
 /* Angles of one axis: coordinate 2(i+1/2)/n - 1, relative to the tile; frequencies theta^(-k/freqs). */
 static void axis_angles(const duet__vvae_dims *d, int64_t i, int64_t n, float *cos_out, float *sin_out) {
@@ -127,7 +128,7 @@ static duet_status upload_tables(const pass *p, duet_error *err) {
     return DUET_OK;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
 static duet_status make_room(pass *p, duet_error *err) {
     duet_video_vae *v = p->v;
@@ -150,7 +151,7 @@ fail:
     return st;
 }
 
-/* ---- the network ----------------------------------------------------------------------------------------- */
+/* ---- the network --------------------------------------------------------------------------------------- */
 
 static void linear(const pass *p, const duet__vae_unit *u, int weight, const float *x, float *y, int64_t rows,
                    int64_t cols_in, int64_t cols_out, int64_t x_stride) {

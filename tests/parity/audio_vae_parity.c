@@ -1,6 +1,7 @@
 /* audio_vae_parity.c - the audio decoder of three tiny checkpoints against the reference implementation.
  *
- * The chapter's bound is rel L2 1e-4 on the waveform (model-vae 10.3); fp32 against fp64 was measured at 3e-7..2.5e-6. */
+ * The chapter's bound is rel L2 1e-4 on the waveform (model-vae 10.3); fp32 against fp64 was measured at
+ * 3e-7..2.5e-6. */
 #include "parity/vae_parity.h"
 
 static const double BOUND = 2e-5;

@@ -1,8 +1,9 @@
-/* vae_parity.h - the two decoders of a tiny checkpoint beside what the reference implementation recorded of them.
+/* vae_parity.h - the two decoders of a tiny checkpoint beside what the reference implementation recorded of
+ * them.
  *
- * The checkpoint is made by synth (its hashes stand in tests/fixtures/tiny/setN/weights.json), the recording holds
- * inputs and samples of taps (docs/oracle.md): a tensor NAME whole, or NAME@grid.K, its values at an outer product of
- * index vectors. An ear collects every tap that the recording knows. */
+ * The checkpoint is made by synth (its hashes stand in tests/fixtures/tiny/setN/weights.json), the
+ * recording holds inputs and samples of taps (docs/oracle.md): a tensor NAME whole, or NAME@grid.K, its
+ * values at an outer product of index vectors. An ear collects every tap that the recording knows. */
 #ifndef DUET_VAE_PARITY_H
 #define DUET_VAE_PARITY_H
 
@@ -15,7 +16,7 @@
 #include "engine/residency.h"
 #include "store/synth.h"
 
-/* ---- a checkpoint on a device ---------------------------------------------------------------------------- */
+/* ---- a checkpoint on a device -------------------------------------------------------------------------- */
 
 typedef struct parity_rig {
     duet_model *model;
@@ -61,7 +62,7 @@ static inline fixture parity_recording(int set, const char *name) {
     return fixture_open(path);
 }
 
-/* ---- an ear ---------------------------------------------------------------------------------------------- */
+/* ---- an ear -------------------------------------------------------------------------------------------- */
 
 enum { PARITY_MAX_TAPS = 64 };
 
@@ -118,10 +119,10 @@ static inline void parity_ear_free(parity_ear *ear) {
     for (int i = 0; i < ear->n; i++) duet_free(ear->tap[i].data);
 }
 
-/* ---- samples --------------------------------------------------------------------------------------------- */
+/* ---- samples ------------------------------------------------------------------------------------------- */
 
-/* Positions in a tensor of `shape` of the values that grid k of `name` recorded: n indices (duet_free), or NULL when
- * there is no such grid. A tensor kept whole is its own grid 0. */
+/* Positions in a tensor of `shape` of the values that grid k of `name` recorded: n indices (duet_free), or
+ * NULL when there is no such grid. A tensor kept whole is its own grid 0. */
 static inline int64_t *parity_positions(const fixture *f, const char *name, int k, const duet_shape *shape,
                                         int64_t *n) {
     char entry[128], axis[160];
@@ -173,15 +174,19 @@ static inline double parity_distance(const fixture *f, const char *name, const d
     return isfinite(diff) ? sqrt(diff / size) : INFINITY;
 }
 
-/* Every tap that was heard, against the recording; answers how many. `frames` are for parity_expect_frames. */
+/* Every tap that was heard against the recording; prints the worst, answers how many. Not `frames`. */
 static inline int parity_expect_taps(const parity_ear *ear, double bound) {
     int compared = 0;
+    double worst = -1.0;
+    const char *where = "";
     for (int i = 0; i < ear->n; i++) {
         if (!strcmp(ear->tap[i].name, "frames")) continue;
         double rel = parity_distance(ear->recording, ear->tap[i].name, &ear->tap[i].shape, ear->tap[i].data);
         if (!(rel <= bound)) FAIL("%s: relative L2 %g, bound %g", ear->tap[i].name, rel, bound);
+        if (rel > worst) worst = rel, where = ear->tap[i].name;
         compared++;
     }
+    if (compared) printf("     %d taps, worst %s at %.2g\n", compared, where, worst);
     return compared;
 }
 

@@ -1,7 +1,8 @@
 /* video_vae_parity.c - the video decoder of three tiny checkpoints against the reference implementation.
  *
- * Bounds are those of the chapter (model-vae 10.3: rel L2 1e-4 for a tile) made tighter where fp32 reaches further, and
- * those of whole clips: frames at 60 dB or more and no value more than 4 levels off, for a wrong seam hides in a mean. */
+ * Bounds are those of the chapter (model-vae 10.3: rel L2 1e-4 for a tile) made tighter where fp32 reaches
+ * further, and those of whole clips: frames at 60 dB or more and no value more than 4 levels off, for a
+ * wrong seam hides in a mean. */
 #include "parity/vae_parity.h"
 
 static const double TILE_BOUND = 1e-5;
@@ -95,7 +96,8 @@ PARITY(2, video_464)
 PARITY(2, video_480)
 PARITY(2, video_496)
 
-/* Latents that a whole request of the reference ended with, where the recording kept all of them: up to 124 frames. */
+/* Latents that a whole request of the reference ended with, where the recording kept all of them: up to 124
+ * frames. */
 TEST(video_of_whole_requests, 60000) {
     static const struct {
         int set;

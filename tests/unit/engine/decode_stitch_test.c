@@ -1,9 +1,10 @@
-/* decode_stitch_test.c - blending against a second opinion that keeps every raw tile, and the laws of the seam.
+/* decode_stitch_test.c - blending against a second opinion that keeps every raw tile, and the laws of the
+ * seam.
  *
- * The second opinion follows the chapter's words (spec model-vae 6): fade from the raw tile above, then from the raw
- * tile to the left, weights k/E, keep what the next tile does not begin. The stitcher keeps strips only; the two must
- * agree on every canvas, also where a fade is cut short (the model's 464, 480 and 496 pixels; here also a quarter of
- * them, with tiles of 64). */
+ * The second opinion follows the chapter's words (spec model-vae 6): fade from the raw tile above, then
+ * from the raw tile to the left, weights k/E, keep what the next tile does not begin. The stitcher keeps
+ * strips only; the two must agree on every canvas, also where a fade is cut short (the model's 464, 480 and
+ * 496 pixels; here also a quarter of them, with tiles of 64). */
 #include "harness/harness.h"
 
 #include "base/alloc.h"
@@ -93,9 +94,10 @@ static float *fetch(fixture *f, const float *canvas, int64_t planes) {
     return host;
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------------------- */
+/* ---- tiles --------------------------------------------------------------------------------------------- */
 
-/* Which tile owns an output coordinate: the last one that has begun, since earlier ones end where it begins. */
+/* Which tile owns an output coordinate: the last one that has begun, since earlier ones end where it
+ * begins. */
 static int owner(const duet_axis_tiles *t, int64_t at) {
     int i = t->n - 1;
     while (at < t->start_px[i]) i--;
@@ -171,7 +173,7 @@ TEST(tiles_cut_from_one_picture_give_the_picture, 10000) {
     teardown(&f);
 }
 
-/* ---- the seam -------------------------------------------------------------------------------------------- */
+/* ---- the seam ------------------------------------------------------------------------------------------ */
 
 static float zeros_then_ones(const duet__stitch *s, int part, int row, int col, int64_t plane, int64_t y,
                              int64_t x) {

@@ -1,7 +1,7 @@
 /* decode_test.c - latents to frames and sound: what depends on what, what is delivered, and how it fails.
  *
- * Networks are real, with weights made by hand; a chunk is 17 + 5 frames as in the released model, tiles are 32 pixels
- * so that a small canvas has several in both directions. */
+ * Networks are real, with weights made by hand; a chunk is 17 + 5 frames as in the released model, tiles
+ * are 32 pixels so that a small canvas has several in both directions. */
 #include "unit/nn/hand_vae.h"
 
 #include "engine/decode.h"
@@ -39,7 +39,7 @@ static const duet_avae_config audio = {.latent_dim = 8,
                                        .latents_std = {2.0f, 0.5f}};
 enum { LH = 11, LW = 9, HEIGHT = 4 * LH, WIDTH = 4 * LW, FRAME = HEIGHT * WIDTH * 3 }; /* 2 x 2 tiles */
 
-/* ---- a sink that remembers ------------------------------------------------------------------------------- */
+/* ---- a sink that remembers ----------------------------------------------------------------------------- */
 
 typedef struct memory_sink {
     duet_sink base;
@@ -57,7 +57,7 @@ static duet_status remember(duet_sink *self, const uint8_t *rgb, int64_t n, duet
     return DUET_OK;
 }
 
-/* ---- a run ----------------------------------------------------------------------------------------------- */
+/* ---- a run --------------------------------------------------------------------------------------------- */
 
 typedef struct rig {
     hand_device h;
@@ -104,7 +104,7 @@ static float *latent_at(rig *r, int64_t channel, int64_t t) {
     return r->latents + (channel * r->args.latents_t + t) * LH * LW;
 }
 
-/* ---- what is delivered ----------------------------------------------------------------------------------- */
+/* ---- what is delivered --------------------------------------------------------------------------------- */
 
 TEST(decode_delivers_every_frame_of_every_length, 30000) {
     static const int64_t row[][2] = {{3, 9},  {4, 13}, {5, 17},  {6, 18}, {7, 22},
@@ -196,7 +196,7 @@ TEST(decode_behind_a_wall_gives_the_bytes_of_ref, 30000) {
     teardown(&b);
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------ */
+/* ---- cost ---------------------------------------------------------------------------------------------- */
 
 TEST(decode_takes_the_memory_it_announced, 10000) {
     duet_decode_cost cost;
@@ -215,8 +215,8 @@ TEST(decode_takes_the_memory_it_announced, 10000) {
     teardown(&r);
 }
 
-/* A host stream grows its scratch to the largest op's need: exactly what was announced. Behind the wall an announced
- * size is a limit. */
+/* A host stream grows its scratch to the largest op's need: exactly what was announced. Behind the wall an
+ * announced size is a limit. */
 TEST(decode_takes_the_scratch_it_announced, 20000) {
     static const char *const backends[] = {"ref", "cpu", "walled"};
     for (int b = 0; b < 3; b++) {
@@ -268,7 +268,7 @@ TEST(audio_takes_the_memory_it_announced, 20000) {
     }
 }
 
-/* ---- taps ------------------------------------------------------------------------------------------------ */
+/* ---- taps ---------------------------------------------------------------------------------------------- */
 
 enum { MAX_TAPS = 64 };
 
@@ -366,7 +366,7 @@ TEST(taps_have_their_names_and_shapes_and_change_nothing, 20000) {
     teardown(&r);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------------------------------------- */
 
 TEST(bad_weights_fail_naming_chunk_tile_and_tensor, 10000) {
     duet_error e = {0};
@@ -462,7 +462,7 @@ TEST(decode_survives_every_refused_allocation, 30000) {
     FAIL("more than 200 allocations");
 }
 
-/* ---- audio ----------------------------------------------------------------------------------------------- */
+/* ---- audio --------------------------------------------------------------------------------------------- */
 
 TEST(audio_is_denormalised_decoded_and_tapped, 10000) {
     enum { N = 9 };

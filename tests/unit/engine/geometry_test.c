@@ -235,7 +235,7 @@ TEST(chunk_counts_for_whole_and_padded_lengths, 1000) {
     EXPECT(!duet_time_split(&(duet_vvae_config){0}, 37, &c));
 }
 
-/* ---- against the reference implementation ---------------------------------------------------------------- */
+/* ---- against the reference implementation -------------------------------------------------------------- */
 
 static const int32_t *recorded(const fixture *f, const char *name, int64_t *n) {
     fixture_tensor t = fixture_get(f, name);

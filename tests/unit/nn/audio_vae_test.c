@@ -1,10 +1,11 @@
-/* audio_vae_test.c - the BigVGAN decoder against a second opinion in fp64, on random models; stereo, edges, faults.
+/* audio_vae_test.c - the BigVGAN decoder against a second opinion in fp64, on random models; stereo, edges,
+ * faults.
  *
- * The second opinion builds the 2x signal of every activation in full, with padding as the reference pads (spec
- * model-vae 7.4), and can be told to make the mistakes that hide. */
+ * The second opinion builds the 2x signal of every activation in full, with padding as the reference pads
+ * (spec model-vae 7.4), and can be told to make the mistakes that hide. */
 #include "unit/nn/hand_vae.h"
 
-/* ---- second opinion: one channel of sound at a time ------------------------------------------------------ */
+/* ---- second opinion: one channel of sound at a time ---------------------------------------------------- */
 
 typedef struct mistakes {
     bool zero_edges, no_share, swapped_filter_phase;
@@ -56,8 +57,8 @@ static signal naive_up(const signal *in, const duet_weight *w, const duet_weight
     return y;
 }
 
-/* Transposed convolution of the signal padded by 5 on both sides, 15 cropped; then the activation; then a convolution
- * with stride 2 of that padded by 5 and 6. Padding repeats the edge. */
+/* Transposed convolution of the signal padded by 5 on both sides, 15 cropped; then the activation; then a
+ * convolution with stride 2 of that padded by 5 and 6. Padding repeats the edge. */
 static signal naive_snake(const signal *in, const duet_weight *act, mistakes wrong) {
     int64_t n = in->length;
     signal y = make(in->channels, n);
@@ -135,7 +136,7 @@ static signal naive_channel(const duet_audio_vae *v, const float *latents, int64
     return wave;
 }
 
-/* ---- the network under test ------------------------------------------------------------------------------ */
+/* ---- the network under test ---------------------------------------------------------------------------- */
 
 static const duet_avae_config sets[] = {
     {.latent_dim = 20,
@@ -230,7 +231,7 @@ TEST(waveform_shows_the_mistakes_that_hide, 30000) {
     hand_device_close(&h);
 }
 
-/* ---- laws ------------------------------------------------------------------------------------------------ */
+/* ---- laws ---------------------------------------------------------------------------------------------- */
 
 TEST(swapping_latents_left_and_right_swaps_the_waveforms, 10000) {
     enum { N = 23 };
@@ -291,7 +292,7 @@ TEST(waveform_behind_a_wall_is_that_of_ref, 10000) {
     duet_free(samples[1]);
 }
 
-/* ---- faults (P5) ----------------------------------------------------------------------------------------- */
+/* ---- faults (P5) --------------------------------------------------------------------------------------- */
 
 static duet_status decode_faulty(hand_device *h, duet_audio_vae *v, duet_error *e) {
     enum { N = 5 };

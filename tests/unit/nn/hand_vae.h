@@ -1,7 +1,8 @@
 /* hand_vae.h - the two decoders with weights made by hand: any dimensions, any values, no files.
  *
- * The networks are the real ones; only their units are filled here instead of from a model directory. Weights can be
- * overwritten by a test (hand_values). Fused rows of q, k, v lie interleaved per head, as in native files. */
+ * The networks are the real ones; only their units are filled here instead of from a model directory.
+ * Weights can be overwritten by a test (hand_values). Fused rows of q, k, v lie interleaved per head, as in
+ * native files. */
 #ifndef DUET_TEST_HAND_VAE_H
 #define DUET_TEST_HAND_VAE_H
 
@@ -54,7 +55,7 @@ static inline duet_weight *hand_matrix(duet__vae_unit *u, int64_t rows, int64_t 
     return hand_add(u, DUET_SHAPE(rows, cols), 0.0f, 1.7f / sqrtf((float)cols));
 }
 
-/* ---- video ----------------------------------------------------------------------------------------------- */
+/* ---- video --------------------------------------------------------------------------------------------- */
 
 static inline void hand_interleave(duet_weight *w, int64_t heads, int64_t head_dim) {
     int64_t row_elems = duet_weight_row_elems(w);
@@ -121,7 +122,7 @@ static inline void hand_vvae_close(duet_video_vae **v) {
     duet_video_vae_close(v);
 }
 
-/* ---- audio ----------------------------------------------------------------------------------------------- */
+/* ---- audio --------------------------------------------------------------------------------------------- */
 
 static inline void hand_activation(duet__vae_unit *u, int64_t channels) {
     static const float half[6] = {0.00202896645f, 0.00938946394f, -0.0255434641f,
@@ -185,7 +186,7 @@ static inline void hand_avae_close(duet_audio_vae **v) {
     duet_audio_vae_close(v);
 }
 
-/* ---- where they run -------------------------------------------------------------------------------------- */
+/* ---- where they run ------------------------------------------------------------------------------------ */
 
 typedef struct hand_device {
     duet_device *dev;

@@ -1,10 +1,10 @@
 /* video_vae_test.c - a tile of the ViT decoder against a second opinion in fp64, on random models.
  *
- * The second opinion is written from the chapter (spec model-vae 5.1, 5.2) with plain loops and can be told to make the
- * mistakes that hide (10.5): each test of a mistake shows that the tolerance would catch it. */
+ * The second opinion is written from the chapter (spec model-vae 5.1, 5.2) with plain loops and can be told
+ * to make the mistakes that hide (10.5): each test of a mistake shows that the tolerance would catch it. */
 #include "unit/nn/hand_vae.h"
 
-/* ---- second opinion -------------------------------------------------------------------------------------- */
+/* ---- second opinion ------------------------------------------------------------------------------------ */
 
 typedef struct mistakes {
     double eps; /* of every norm; right: 1e-5 */
@@ -190,7 +190,7 @@ static double *naive_tile(const duet_video_vae *v, const float *latent, int64_t 
     return raw;
 }
 
-/* ---- the network under test ------------------------------------------------------------------------------ */
+/* ---- the network under test ---------------------------------------------------------------------------- */
 
 static const duet_vvae_config sets[] = {
     {.space_ratio = 4,
@@ -311,7 +311,8 @@ static void scale_weight(const duet_weight *w, float by) {
     for (int64_t i = 0; i < hand_count(w); i++) hand_values(w)[i] *= by;
 }
 
-/* Rows of size 1e-3 (mean square 1e-6) make eps the larger term of every norm: 1e-6 for 1e-5 would be off by half. */
+/* Rows of size 1e-3 (mean square 1e-6) make eps the larger term of every norm: 1e-6 for 1e-5 would be off
+ * by half. */
 TEST(video_tile_norms_use_their_eps, 10000) {
     hand_device h = hand_device_open("ref", 2);
     duet_video_vae *v = hand_vvae_open(&sets[0], h.dev, 3);
@@ -335,7 +336,7 @@ TEST(video_tile_norms_use_their_eps, 10000) {
     hand_device_close(&h);
 }
 
-/* ---- what a caller may rely on --------------------------------------------------------------------------- */
+/* ---- what a caller may rely on ------------------------------------------------------------------------- */
 
 /* Any run of frames is the same run of all frames, and sizes may come in any order. */
 TEST(video_tile_parts_and_sizes_are_independent, 10000) {
