@@ -1,11 +1,15 @@
 # A thin front for people: plain `make` builds build/duet. Everything real is in CMakeLists.txt.
-.PHONY: all oracle test asan clean format
+.PHONY: all oracle test mutants asan clean format
 all:
 	@test -f build/build.ninja || cmake --preset release
 	@cmake --build --preset release
 
 test:
 	./test.sh
+
+# Plant known mistakes one by one in a copy of the tree: each must make its test fail (tools/mutants/). Ten minutes on two cores.
+mutants:
+	python3 tools/mutants/run.py
 
 # Re-make tests/fixtures/ with the reference implementation (docs/oracle.md): make oracle CONVERTER=FILE
 oracle: all

@@ -5,6 +5,8 @@
  * wrong seam hides in a mean. */
 #include "parity/vae_parity.h"
 
+#include "nn/video_vae_int.h"
+
 static const double TILE_BOUND = 1e-5;
 
 /* Latents of a recording, decoded with every recorded tap compared; the frames are the caller's to free. */
@@ -132,6 +134,38 @@ TEST(video_recordings_hold_every_stage_of_a_tile, 5000) {
         }
         EXPECT(parity_recorded(&f, "vvae.chunk_0.stitched"));
         fixture_close(&f);
+    }
+}
+
+/* On ordinary values eps hides in rounding (4e-6); recorded once more with a large one in every norm of the decoder. */
+TEST(video_norms_use_the_configured_eps, 60000) {
+    for (int set = 0; set < 3; set++) {
+        fixture f = parity_recording(set, "video_tile"), large = parity_recording(set, "large_eps");
+        parity_rig r = parity_rig_open(set, "native", "ref");
+        fixture_tensor z = fixture_get(&f, "video_latents");
+        parity_ear ear = parity_listen(&large);
+        duet_video_vae *vae;
+        duet_error e = {0};
+        EXPECT_OK(duet_video_vae_open(r.model, r.dev, &vae, &e), e);
+        vae->dims.eps = fixture_f32(&large, "eps", 5)[4]; /* text, three of the transformer, video decoder */
+        duet_decode_video_args args = {.vae = vae,
+                                       .residency = r.residency,
+                                       .stream = r.stream,
+                                       .config = &r.config->vvae,
+                                       .latents = z.data,
+                                       .latents_t = z.dim[1],
+                                       .latent_h = (int32_t)z.dim[2],
+                                       .latent_w = (int32_t)z.dim[3],
+                                       .tap = &ear.base};
+        EXPECT_OK(duet_decode_video(&args, &e), e);
+        EXPECT_EQ(ear.n, 1); /* norm_out */
+        parity_expect_taps(&ear, TILE_BOUND);
+        parity_ear_free(&ear);
+        parity_rig_idle(&r);
+        duet_video_vae_close(&vae);
+        parity_rig_close(&r);
+        fixture_close(&f);
+        fixture_close(&large);
     }
 }
 

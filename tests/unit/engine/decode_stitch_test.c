@@ -25,11 +25,15 @@ typedef struct fixture {
     duet__stitch s;
 } fixture;
 
+/* The fades exist twice, plain and fast: tests of weights and of their order run on both. */
+static const char *backend = "cpu";
+static const char *const backends[] = {"ref", "cpu"};
+
 static fixture setup(const duet_vvae_config *config, int64_t latents, int h, int w) {
     fixture f = {0};
     duet_error e = {0};
     int64_t bytes;
-    EXPECT_OK(duet_device_open(&(duet_device_options){.backend = "cpu", .n_threads = 2}, &f.dev, &e), e);
+    EXPECT_OK(duet_device_open(&(duet_device_options){.backend = backend, .n_threads = 2}, &f.dev, &e), e);
     EXPECT_OK(duet_stream_open(f.dev, 0, &f.stream, &e), e);
     EXPECT(duet__stitch_plan(config, latents, h / config->space_ratio, w / config->space_ratio, false, &f.s,
                              &bytes));
@@ -141,11 +145,14 @@ static void expect_second_opinion(const duet_vvae_config *config, int64_t latent
 TEST(stitching_agrees_with_whole_raw_tiles, 20000) {
     static const int lengths[] = {64, 68, 100, 112, 116, 120, 124, 128, 192, 256};
     enum { N = sizeof lengths / sizeof *lengths };
-    for (int i = 0; i < N; i++) {
-        expect_second_opinion(&small, CHUNK_LATENTS, lengths[i], lengths[N - 1 - i]);
-        expect_second_opinion(&small, CHUNK_LATENTS, lengths[i], lengths[i]);
+    for (int b = 0; b < 2; b++) {
+        backend = backends[b];
+        for (int i = 0; i < N; i++) {
+            expect_second_opinion(&small, CHUNK_LATENTS, lengths[i], lengths[N - 1 - i]);
+            expect_second_opinion(&small, CHUNK_LATENTS, lengths[i], lengths[i]);
+        }
+        expect_second_opinion(&small, CHUNK_LATENTS, 40, 120);
     }
-    expect_second_opinion(&small, CHUNK_LATENTS, 40, 120);
 }
 
 TEST(stitching_cuts_fades_short_at_the_released_sizes, 30000) {
@@ -182,7 +189,7 @@ static float zeros_then_ones(const duet__stitch *s, int part, int row, int col, 
 }
 
 /* Tail of ones into a head of zeros shows the weights themselves: 1, 0.8, 0.6, 0.4, 0.2 for five frames. */
-TEST(seam_weights_start_with_the_older_chunk_alone, 5000) {
+static void expect_seam_weights(void) {
     duet_vvae_config c = small;
     c.clip_frames = 17;
     c.token_drop = 3;
@@ -200,6 +207,13 @@ TEST(seam_weights_start_with_the_older_chunk_alone, 5000) {
         duet_free(got);
     }
     teardown(&f);
+}
+
+TEST(seam_weights_start_with_the_older_chunk_alone, 5000) {
+    for (int b = 0; b < 2; b++) {
+        backend = backends[b];
+        expect_seam_weights();
+    }
 }
 
 /* The head of the next chunk repeats the tail of this one. */
