@@ -184,6 +184,34 @@ TEST(references_advance_the_clock_as_published, 5000) {
     duet_packed_free(&p);
 }
 
+/* A silent reference video advances the clock by its span, summed left to right: 178.3333333333333, where the pairwise sum of
+ * an anchor would give 178.33333333333334. */
+TEST(reference_videos_advance_the_clock_by_the_sequential_sum, 1000) {
+    duet_pack_condition ref = {
+        .kind = DUET_CONDITION_VIDEO, .latent_h = 2, .latent_w = 2, .video_latents = 32};
+    duet_pack_spec spec = t2va(1, 22, 32, 32, 2);
+    spec.conditions = &ref;
+    spec.n_conditions = 1;
+    duet_packed p = pack(&spec);
+    EXPECT_EQ(p.layout.n_audio_ranges, 1);
+    EXPECT(position(&p, p.layout.audio_range[0].first, 0) == 1.0 + 178.3333333333333);
+    EXPECT(1.0 + 178.3333333333333 != 1.0 + 178.33333333333334);
+    ref.audio_latents = 179; /* sound that outlasts the picture */
+    duet_packed_free(&p);
+    p = pack(&spec);
+    EXPECT(position(&p, p.layout.audio_range[1].first, 0) == 180.0);
+    duet_packed_free(&p);
+}
+
+TEST(text_rows_keep_the_tags_they_are_given, 1000) {
+    static const int32_t tags[] = {1, 0, 0, 1};
+    duet_pack_spec spec = t2va(4, 22, 32, 32, 2);
+    spec.text_tags = tags;
+    duet_packed p = pack(&spec);
+    EXPECT(memcmp(p.token_tags, tags, sizeof tags) == 0);
+    duet_packed_free(&p);
+}
+
 TEST(a_default_schedule_has_99_distinct_timesteps, 2000) {
     duet_schedule s;
     duet_timestep_plan plan;
