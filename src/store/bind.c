@@ -59,11 +59,10 @@ static duet_status check_tensor(const duet__spec *spec, const duet__stored *want
                          duet_shape_text(&want->shape, expected, sizeof expected), duet_dtype_name(t->dtype),
                          duet_shape_text(&t->shape, found, sizeof found));
     if (is_float(t->dtype)) return DUET_OK;
-    return duet_fail(err, DUET_E_MODEL,
-                     "%s: tensor %s: expected %s, found %s: quantised or integer storage is not "
-                     "supported%s",
-                     row->file, row->name, duet_dtype_name(spec->dtype), duet_dtype_name(t->dtype),
-                     spec->dtype == DUET_F32 ? " here" : "");
+    return duet_fail(
+        err, DUET_E_MODEL,
+        "%s: tensor %s: expected %s, found %s: only F32, BF16 and F16 are read, no quantised weights",
+        row->file, row->name, duet_dtype_name(spec->dtype), duet_dtype_name(t->dtype));
 }
 
 static duet_status missing(const duet__set *set, const char *name, const duet__row *row,

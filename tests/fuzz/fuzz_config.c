@@ -106,6 +106,33 @@ static void check_tables(const duet__place *place, const duet_model_config *c) {
     }
 }
 
+/* Used by libFuzzer alone: half of the mutations put another number in place of a number, so that what they make is
+ * still JSON and reaches the rules behind the parser. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t n_bytes, size_t max_bytes) __attribute__((weak));
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n_bytes, size_t max_bytes, unsigned seed);
+
+static bool is_number_byte(uint8_t c) {
+    return (c >= '0' && c <= '9') || c == '-' || c == '.';
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n_bytes, size_t max_bytes, unsigned seed) {
+    static const char *const values[] = {"0",     "-1",     "1",          "2",          "3",    "4",
+                                         "6",     "8",      "16",         "17",         "24",   "64",
+                                         "255",   "512",    "1000",       "1024",       "0.5",  "0.1",
+                                         "65536", "262144", "2147483647", "4294967296", "1e-9", "1e30"};
+    size_t at = n_bytes ? seed / 2 % n_bytes : 0;
+    while (at < n_bytes && !(is_number_byte(data[at]) && at && data[at - 1] && strchr(":,[ ", data[at - 1]))) at++;
+    if (seed % 2 || at >= n_bytes) return LLVMFuzzerMutate(data, n_bytes, max_bytes);
+    size_t end = at;
+    while (end < n_bytes && is_number_byte(data[end])) end++;
+    const char *value = values[seed / 7 % (sizeof values / sizeof *values)];
+    size_t n = strlen(value), rest = n_bytes - end;
+    if (at + n + rest > max_bytes) return n_bytes;
+    memmove(data + at + n, data + end, rest);
+    memcpy(data + at, value, n);
+    return at + n + rest;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     if (!root[0]) make_trees();
     if (!n_bytes) return 0;

@@ -191,7 +191,7 @@ TEST(fault_storage_types, 10000) {
     EXPECT(strcmp(before.model, after.model) != 0);
     duet_model_close(&m);
     fixture_cast(file, "proj_in.bias", DUET_I8);
-    fixture_refuses(n, file, "expected F32, found I8: quantised or integer storage is not supported here");
+    fixture_refuses(n, file, "expected F32, found I8: only F32, BF16 and F16 are read");
 }
 
 TEST(fault_nonfinite_values_are_counted, 10000) {

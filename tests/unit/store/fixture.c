@@ -1,6 +1,7 @@
 /* fixture.c - see fixture.h. */
 #include "unit/store/fixture.h"
 
+#include <glob.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -140,4 +141,34 @@ void fixture_rename(const char *file, const char *from, const char *to) {
 
 void fixture_cast(const char *file, const char *name, duet_dtype dtype) {
     rewrite(file, NULL, NULL, name, dtype);
+}
+
+void fixture_merge(const char *folder, const char *stem, const char *const *drop) {
+    static duet_st_entry entries[2048];
+    duet_st_file *shards[16];
+    duet_error err = {0};
+    int n = 0, n_shards = 0, total = 0;
+    char path[700];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/%s-*.safetensors", folder, stem);
+    EXPECT_EQ(glob(path, 0, NULL, &found), 0);
+    total = (int)found.gl_pathc;
+    for (; n_shards < total; n_shards++) {
+        EXPECT_OK(duet_st_open(found.gl_pathv[n_shards], &shards[n_shards], &err), err);
+        for (int i = 0; i < duet_st_count(shards[n_shards]); i++) {
+            const duet_st_tensor *t = duet_st_at(shards[n_shards], i);
+            bool keep = true;
+            for (int d = 0; drop && drop[d]; d++) keep = keep && !strstr(t->name, drop[d]);
+            if (keep) entries[n++] = (duet_st_entry){t->name, t->dtype, t->shape, t->data};
+        }
+    }
+    snprintf(path, sizeof path, "%s/%s.safetensors", folder, stem);
+    EXPECT_OK(duet_st_write(path, entries, n, NULL, 0, &err), err);
+    for (int i = 0; i < total; i++) {
+        duet_st_close(&shards[i]);
+        remove(found.gl_pathv[i]);
+    }
+    globfree(&found);
+    snprintf(path, sizeof path, "%s/%s.safetensors.index.json", folder, stem);
+    EXPECT_EQ(remove(path), 0);
 }

@@ -24,6 +24,9 @@ void fixture_shift(const char *file, int n);
 /* Give every tensor whose name starts with `from` the prefix `to` instead. */
 void fixture_rename(const char *file, const char *from, const char *to);
 
+/* One file of all tensors of FOLDER's shards, without those whose name contains one of the NULL-terminated `drop`; the
+ * shards and their index are removed. */
+void fixture_merge(const char *folder, const char *stem, const char *const *drop);
 /* Store one tensor in another type: BF16 by rounding, 1-byte types by keeping low bytes. */
 void fixture_cast(const char *file, const char *name, duet_dtype dtype);
 

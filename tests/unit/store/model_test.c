@@ -324,6 +324,27 @@ TEST(model_text_prefixes, 10000) {
     }
 }
 
+/* Truncated encoders circulate: without head, final norm and the layers past the tap. Single files instead of shards. */
+TEST(model_single_files_and_short_encoders, 10000) {
+    static const char *const unread[] = {"lm_head", "language_model.norm", "layers.4.", "layers.5.", NULL};
+    static const char *const needed[] = {"layers.3.", NULL};
+    const char *n = fixture_make("n", "native", "fl2va", 0), *d = fixture_make("d", "diffusers", "fl2va", 0);
+    duet_model *a = fixture_open(n, DUET_FL2VA), *b;
+    fixture_merge(fixture_path("d/transformer"), "diffusion_pytorch_model", NULL);
+    fixture_merge(fixture_path("d/vae"), "diffusion_pytorch_model", NULL);
+    fixture_merge(fixture_path("d/text_encoder"), "model", unread);
+    b = fixture_open(d, DUET_FL2VA);
+    expect_same_weights(a, b);
+    expect_same_hashes(a, b);
+    EXPECT(duet_model_has(a, DUET_COMPONENT_TEXT, "lm_head.weight"));
+    EXPECT(!duet_model_has(b, DUET_COMPONENT_TEXT, "lm_head.weight"));
+    duet_model_close(&a);
+    duet_model_close(&b);
+    fixture_merge(fixture_path("n/FL2VA/text_encoder"), "model", needed);
+    fixture_refuses(n, "text_encoder/model.safetensors",
+                    "tensor model.language_model.layers.3.input_layernorm.weight is missing");
+}
+
 TEST(model_open_survives_lost_memory, 60000) {
     const char *d = fixture_make("d", "diffusers", "fl2va", 1);
     for (int64_t nth = 0;; nth += 1 + nth / 40) { /* dense at the start, then thinning */
