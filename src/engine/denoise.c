@@ -3,8 +3,9 @@
  *     x (device) = [ condition rows | target rows ], per modality; only the target rows ever change
  *     evaluation: begin(x) -> blocks -> head = velocity -> x += Euler -> checks -> taps
  *
- * The solver is kept in the reference's form, x' = r x + (1 - r)(x + s v) with r from the sigmas and s from the timestep that
- * the network was told (spec model-dit 11.2): for sigma below 0.5 the two differ in the last bit. */
+ * The solver is kept in the reference's form, x' = r x + (1 - r)(x + s v) with r from the sigmas and s
+ * from the timestep that the network was told (spec model-dit 11.2): for sigma below 0.5 the two differ in
+ * the last bit. */
 #include "engine/denoise.h"
 
 #include <stdio.h>

@@ -47,8 +47,9 @@ typedef struct duet_denoise_run {
 } duet_denoise_run;
 duet_status duet_denoiser_run(duet_denoiser *denoiser, const duet_denoise_run *run, duet_error *err);
 
-/* Hand out what a run starts from, as far as `tap` wants it: position_ids, token_tags, timestep_indices, sigmas_video,
- * sigmas_audio, video_noise, audio_noise. Needs no device; the engine calls it before the denoiser is opened. */
+/* Hand out what a run starts from, as far as `tap` wants it: position_ids, token_tags, timestep_indices,
+ * sigmas_video, sigmas_audio, video_noise, audio_noise. Needs no device; the engine calls it before the
+ * denoiser is opened. */
 duet_status duet_denoise_tap_inputs(const duet_dit_config *config, const duet_packed *packed,
                                     const duet_schedule *schedule, const float *video_noise,
                                     const float *audio_noise, duet_tap *tap, duet_error *err);

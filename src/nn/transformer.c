@@ -1,9 +1,12 @@
 /* transformer.c - the transformer's weights: which belong together in a unit, opened by canonical name.
  *
  *     embed      patch and condition projections, output heads, the two norms outside blocks
- *     refiner.i  text blocks           blocks.i  the stack           adaln.*  what builds the tables of a schedule
+ *     refiner.i  text blocks
+ *     blocks.i   the stack
+ *     adaln.*    what builds the tables of a schedule
  *
- * Opening looks names up and reads nothing but rope.inv_freq; everything else is touched when its unit is acquired. */
+ * Opening looks names up and reads nothing but rope.inv_freq; everything else is touched when its unit is
+ * acquired. */
 #include "nn/transformer_int.h"
 
 #include <math.h>

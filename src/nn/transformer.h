@@ -8,8 +8,8 @@
  * Units: "embed" (patch and condition projections, heads, norms outside blocks), "refiner.i", "blocks.i",
  * "adaln.time", "adaln.i", "adaln.final" (each retired as soon as its table is built).
  *
- * Tensors are fp32 without intermediate rounding (design 4). Names of taps: docs/oracle.md. Thread rule: one stream at a
- * time per state. */
+ * Tensors are fp32 without intermediate rounding (design 4). Names of taps: docs/oracle.md. Thread rule:
+ * one stream at a time per state. */
 #ifndef DUET_NN_TRANSFORMER_H
 #define DUET_NN_TRANSFORMER_H
 
@@ -49,7 +49,8 @@ int64_t duet_dit_activation_bytes(const duet_dit_config *config, int64_t rows, i
 int64_t duet_dit_scratch_bytes(const duet_dit_config *config, const duet_device *dev, int64_t rows,
                                int64_t text_rows);
 int64_t duet_dit_table_bytes(const duet_dit_config *config, int64_t n_t);
-/* What duet_dit_tables_build holds besides the tables until it returns, and the largest op scratch it uses. */
+/* What duet_dit_tables_build holds besides the tables until it returns, and the largest op scratch it
+ * uses. */
 int64_t duet_dit_table_temp_bytes(const duet_dit_config *config, int64_t n_t);
 int64_t duet_dit_table_scratch_bytes(const duet_dit_config *config, const duet_device *dev, int64_t n_t);
 

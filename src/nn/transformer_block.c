@@ -1,4 +1,4 @@
-/* transformer_block.c - one block of the transformer, the shape of everything in it (spec model-dit 4.5, 4.6).
+/* transformer_block.c - one block of the transformer (spec model-dit 4.5, 4.6).
  *
  *     n = norm1(h) modulated          qkv = n Wqkv            q, k = rotate(norm per head)
  *     h += gate * attention(q, k, v) Wout
@@ -6,8 +6,8 @@
  *
  * 1. Refiner blocks are the same without modulation, gates and rotation: no table.
  * 2. qkv is one product of the fused weight [q; k; v]; attention writes where q stood.
- * 3. The feed-forward goes over rows in chunks, by a rule of shape alone, so that its inner rows stay bounded; a chunk's
- *    result replaces the chunk of n that it was made from. */
+ * 3. The feed-forward goes over rows in chunks, by a rule of shape alone, so that its inner rows stay
+ *    bounded; a chunk's result replaces the chunk of n that it was made from. */
 #include "nn/transformer_int.h"
 
 #include <math.h>

@@ -5,7 +5,8 @@ typedef struct range {
     int64_t first, rows;
 } range;
 
-/* Project all rows of a modality (they lie together in x), then put each range where it belongs in the sequence. */
+/* Project all rows of a modality (they lie together in x), then put each range where it belongs in the
+ * sequence. */
 static void embed_rows(duet_stream *stream, const duet__dit_linear *proj, const float *x, int64_t cols,
                        const range *ranges, int64_t n_ranges, duet_dit_state *s, int64_t hidden,
                        const char *tap_name, duet_tap *tap) {

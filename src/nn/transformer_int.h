@@ -61,8 +61,8 @@ struct duet_dit_tables {
     float *final;  /* [n_t, 2*hidden]: shift, scale */
 };
 
-/* Device buffers of one request. `work` is qkv [S, 3*inner] during attention and the inner rows of the feed-forward during
- * that: the two are never alive together. */
+/* Device buffers of one request. `work` is qkv [S, 3*inner] during attention and the inner rows of the
+ * feed-forward during that: the two are never alive together. */
 struct duet_dit_state {
     duet_dit_layout layout; /* without its host arrays */
     int32_t *host_tags, *host_index;

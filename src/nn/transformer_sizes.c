@@ -1,7 +1,7 @@
-/* transformer_sizes.c - every byte the transformer will hold, from its configuration and the row counts alone.
+/* transformer_sizes.c - every byte the transformer will hold, from configuration and row counts alone.
  *
- * The plan prints these numbers before a weight is read and tests compare them with the device's own accounting, so each sum
- * stands beside the allocation that it predicts: change both. */
+ * The plan prints these numbers before a weight is read and tests compare them with the device's own
+ * accounting, so each sum stands beside the allocation that it predicts: change both. */
 #include "nn/transformer_int.h"
 
 enum { FLOAT_BYTES = 4, INDEX_BYTES = 4, CHUNK_STEP_ROWS = 64 };

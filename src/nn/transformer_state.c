@@ -1,7 +1,7 @@
 /* transformer_state.c - what a request brings that no evaluation changes: tags, rotations, refined text.
  *
- * Rotation angles are fp32 products of a position (fp64, cast once) and a frequency; cosines and sines are the full-precision
- * library ones, because time positions reach 1,200 radians. */
+ * Rotation angles are fp32 products of a position (fp64, cast once) and a frequency; cosines and sines are
+ * the full-precision library ones, because time positions reach 1,200 radians. */
 #include "nn/transformer_int.h"
 
 #include <math.h>
@@ -33,7 +33,8 @@ static duet_status upload_rotations(const duet_dit *dit, duet_stream *stream, co
     return DUET_OK;
 }
 
-/* The text rows pass through the refiner in the buffers that evaluations use later; only the result is kept. */
+/* The text rows pass through the refiner in the buffers that evaluations use later; only the result is
+ * kept. */
 static duet_status refine_text(duet_dit *dit, duet_residency *residency, duet_stream *stream,
                                duet_dit_state *s, const float *text, duet_tap *tap, duet_error *err) {
     const duet_dit_config *c = &dit->config;

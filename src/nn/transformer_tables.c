@@ -1,10 +1,11 @@
-/* transformer_tables.c - from timesteps to modulation: everything that depends on noise levels and on nothing else.
+/* transformer_tables.c - from timesteps to modulation: everything that depends on noise levels alone.
  *
- *     t -> [cos, sin] -> time MLP -> temb -> silu -> one projection per block -> [3 modalities, 6 slots, hidden]
- *                                              \--> final projection          -> [2 slots, hidden]
+ *     t -> [cos, sin] -> time MLP -> temb -> silu -> projection of a block -> [3 modalities, 6 slots, hidden]
+ *                                                \-> final projection      -> [2 slots, hidden]
  *
- * In the released model these projections are 39 % of all bytes and act on two new vectors per evaluation. So the tables of
- * all distinct timesteps of a schedule are built at once, and each projection is retired when its table is done. */
+ * In the released model these projections are 39 % of all bytes and act on two new vectors per evaluation.
+ * So the tables of all distinct timesteps of a schedule are built at once, and each projection is retired
+ * when its table is done. */
 #include "nn/transformer_int.h"
 
 #include <math.h>
@@ -13,8 +14,8 @@
 
 enum { FLOAT_BYTES = (int)sizeof(float) };
 
-/* [cos(t f_0..), sin(t f_0..)], f_k = exp(-ln(10000) k / half): fp32, multiplied before divided, t unscaled. An odd width
- * ends with a zero. */
+/* [cos(t f_0..), sin(t f_0..)], f_k = exp(-ln(10000) k / half): fp32, multiplied before divided, t
+ * unscaled. An odd width ends with a zero. */
 static void time_features(const float *t, int64_t n_t, int width, float *out) {
     int half = width / 2;
     for (int64_t i = 0; i < n_t; i++, out += width) {

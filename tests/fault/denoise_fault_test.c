@@ -1,5 +1,5 @@
-/* denoise_fault_test.c - from handles to latents with every single allocation refused once: always an error that says so, never
- * a leak, and the same bits as ever when nothing is refused. */
+/* denoise_fault_test.c - from handles to latents with every single allocation refused once: always an
+ * error that says so, never a leak, and the same bits as ever when nothing is refused. */
 #include "harness/harness.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* denoise_property.c - what must hold of every denoise, whatever the weights: same bits for any thread count, chunk or layout
- * (P1), the announced bytes (P6), failures that name evaluation and tensor (P5), a cancel that stops inside an evaluation.
- * Tiny random checkpoints of all three dimension sets are made on the spot. */
+/* denoise_property.c - what must hold of every denoise, whatever the weights: same bits for any thread
+ * count, chunk or layout (P1), the announced bytes (P6), failures that name evaluation and tensor (P5), a
+ * cancel that stops inside an evaluation. Tiny random checkpoints of all three dimension sets are made on
+ * the spot. */
 #include "parity/dit_case.h"
 
 #include "store/synth.h"
@@ -123,7 +124,8 @@ TEST(seed_prompt_and_canvas_change_the_result, 60000) {
     dit_result_free(&base);
 }
 
-/* The device's own accounting against what the plan was told, over shapes that make either side of each maximum win. */
+/* The device's own accounting against what the plan was told, over shapes that make either side of each
+ * maximum win. */
 TEST(denoise_holds_exactly_the_announced_bytes, 60000) {
     static const struct {
         int64_t points, frames, text_rows;

@@ -1,5 +1,5 @@
-/* dit_case.h - one denoise of one request on one device, from host text embeddings to host rows: what parity and property
- * tests of the transformer share. Everything is opened and closed inside a run. */
+/* dit_case.h - one denoise of one request on one device, from host text embeddings to host rows: what
+ * parity and property tests of the transformer share. Everything is opened and closed inside a run. */
 #ifndef DUET_DIT_CASE_H
 #define DUET_DIT_CASE_H
 

@@ -1,8 +1,8 @@
 /* requests_parity.c - whole requests up to their latents, against the reference pipeline with the same noise.
  *
- * Token ids come from the fixture; text states, layout, schedule, noise and every evaluation are ours. What a fixture keeps
- * in full or as samples is compared: integers, positions and noise exactly, sigmas within one ulp, networks by relative L2.
- * Decoding is compared by its own tests. */
+ * Token ids come from the fixture; text states, layout, schedule, noise and every evaluation are ours.
+ * What a fixture keeps in full or as samples is compared: integers, positions and noise exactly, sigmas
+ * within one ulp, networks by relative L2. Decoding is compared by its own tests. */
 #include <jansson.h>
 
 #include "parity/dit_case.h"
@@ -59,7 +59,8 @@ static void find_request(const char *name, request *r) {
     json_decref(root);
 }
 
-/* Elements of `got` that the fixture kept of NAME, in its order: all, or the outer product of index vectors. */
+/* Elements of `got` that the fixture kept of NAME, in its order: all, or the outer product of index
+ * vectors. */
 static fixture_tensor select_kept(const fixture *f, const char *name, const collected *got, void **kept) {
     char key[128];
     size_t size = duet_dtype_bytes(got->dtype);

@@ -1,7 +1,8 @@
 /* transformer_parity.c - one evaluation of the transformer against the reference, tensor by tensor.
  *
- * The fixtures give every input (rows, text states, positions, tags, timesteps), so nothing but the network is measured: three
- * dimension sets, with and without condition rows (the weights are those of FL2VA in both), made here by synth. */
+ * The fixtures give every input (rows, text states, positions, tags, timesteps), so nothing but the
+ * network is measured: three dimension sets, with and without condition rows (the weights are those of
+ * FL2VA in both), made here by synth. */
 #include "harness/collect.h"
 #include "harness/fixture.h"
 
@@ -33,7 +34,8 @@ typedef struct rig {
     collector taps;
 } rig;
 
-/* Rows of a modality stand together per segment: cut an index list where it jumps, conditions before the target. */
+/* Rows of a modality stand together per segment: cut an index list where it jumps, conditions before the
+ * target. */
 static int64_t cut_ranges(const fixture *f, const char *name, int64_t condition_rows, int64_t *first,
                           int64_t *rows) {
     fixture_tensor t = fixture_get(f, name);

@@ -184,8 +184,8 @@ TEST(references_advance_the_clock_as_published, 5000) {
     duet_packed_free(&p);
 }
 
-/* A silent reference video advances the clock by its span, summed left to right: 178.3333333333333, where the pairwise sum of
- * an anchor would give 178.33333333333334. */
+/* A silent reference video advances the clock by its span, summed left to right: 178.3333333333333, where
+ * the pairwise sum of an anchor would give 178.33333333333334. */
 TEST(reference_videos_advance_the_clock_by_the_sequential_sum, 1000) {
     duet_pack_condition ref = {
         .kind = DUET_CONDITION_VIDEO, .latent_h = 2, .latent_w = 2, .video_latents = 32};

@@ -1,5 +1,5 @@
-/* transformer_test.c - frequencies without a file, and the sizes that the plan relies on. Everything that needs weights is in
- * tests/parity. */
+/* transformer_test.c - frequencies without a file, and the sizes that the plan relies on. Everything that
+ * needs weights is in tests/parity. */
 #include "harness/fixture.h"
 
 #include "nn/transformer.c"
