@@ -19,17 +19,19 @@ static const char *const COMPONENT_NAMES[DUET_N_COMPONENTS] = {
     N(dit, hidden)                                                                                           \
     N(dit, layers)                                                                                           \
     N(dit, refiner_layers)                                                                                   \
-    N(dit, heads) N(dit, head_dim) N(dit, ffn) N(dit, video_channels) N(dit, audio_channels) N(dit, patch_t) \
-        N(dit, patch_h) N(dit, patch_w) N(dit, text_dim) N(dit, time_sinusoid) N(dit, time_hidden)           \
-            N(dit, time_dim) N(dit, rope_freqs) N(text, hidden) N(text, layers_in_file) N(text, tap_layer)   \
-                N(text, heads) N(text, kv_heads) N(text, head_dim) N(text, ffn) N(text, vocab)               \
-                    N(text, max_positions) N(vvae, levels) N(vvae, res_blocks) N(vvae, space_ratio)          \
-                        N(vvae, time_ratio) N(vvae, latent_channels) N(vvae, norm_groups)                    \
-                            N(vvae, vit_layers) N(vvae, vit_heads) N(vvae, vit_head_dim)                     \
-                                N(vvae, vit_ffn_mult) N(vvae, vit_registers) N(vvae, clip_frames)            \
-                                    N(vvae, token_drop) N(vvae, tile_px) N(vvae, tile_overlap_px)            \
-                                        N(avae, latent_channels) N(avae, attention_heads)                    \
-                                            N(avae, decoder_dim) N(avae, sample_rate) N(avae, hop)
+    N(dit, heads)                                                                                            \
+    N(dit, head_dim)                                                                                         \
+    N(dit, ffn) N(dit, video_channels) N(dit, audio_channels) N(dit, patch_t) N(dit, patch_h)                \
+        N(dit, patch_w) N(dit, text_dim) N(dit, time_sinusoid) N(dit, time_hidden) N(dit, time_dim)          \
+            N(dit, rope_freqs) N(text, hidden) N(text, layers_in_file) N(text, tap_layer) N(text, heads)     \
+                N(text, kv_heads) N(text, head_dim) N(text, ffn) N(text, vocab) N(text, max_positions)       \
+                    N(vvae, levels) N(vvae, res_blocks) N(vvae, space_ratio) N(vvae, time_ratio)             \
+                        N(vvae, latent_channels) N(vvae, norm_groups) N(vvae, vit_layers) N(vvae, vit_heads) \
+                            N(vvae, vit_head_dim) N(vvae, vit_ffn_mult) N(vvae, vit_registers)               \
+                                N(vvae, clip_frames) N(vvae, token_drop) N(vvae, tile_px)                    \
+                                    N(vvae, tile_overlap_px) N(avae, latent_channels)                        \
+                                        N(avae, attention_heads) N(avae, decoder_dim) N(avae, sample_rate)   \
+                                            N(avae, hop)
 
 static void set_member(json_t *root, const char *component, const char *member, int64_t value) {
     json_t *o = json_object_get(root, component);
@@ -68,6 +70,7 @@ static duet_status verify_all(duet_engine *e, duet_model_info *out, duet_error *
     duet_component_report report[DUET_N_COMPONENTS] = {0};
     duet_verify_options options = {.cancel = &e->cancel};
     duet_status st = duet_model_verify(e->model, &options, report, err);
+    if (st == DUET_E_CANCELLED) e->cancel = 0;
     if (st != DUET_OK) return st;
     out->verified = true;
     for (int c = 0; c < DUET_N_COMPONENTS; c++) {

@@ -34,6 +34,8 @@ static duet_status check_options(const duet_engine_options *o, duet_error *err) 
                          "duet_engine_options: not filled by duet_engine_options_defaults");
     if (!o->model || !*o->model)
         return duet_refuse(err, "model", "missing_required_parameter", NULL, NULL, "is required");
+    if (o->task && !duet_task_find(o->task))
+        return duet_refuse(err, "task", "invalid_value", o->task, "t2va", "must be t2va, fl2va or ref2va");
     TRY(st, fail, check_word("layout", o->layout, layouts, "must be native or diffusers", err));
     TRY(st, fail, check_word("backend", o->backend, backends, "must be cpu or ref", err));
     TRY(st, fail, check_word("cpu_level", o->cpu_level, levels, "must be scalar, avx2 or avx512", err));
@@ -44,11 +46,6 @@ static duet_status check_options(const duet_engine_options *o, duet_error *err) 
                        "must be between 1 and 1024");
 fail:
     return st;
-}
-
-static bool is_ref2va(const char *task) {
-    return task &&
-           (task[0] == 'r' || task[0] == 'R'); /* a wrong name is refused by the request's own rules */
 }
 
 duet_status duet_engine_open(const duet_engine_options *o, duet_engine **out, duet_error *err) {
@@ -62,7 +59,7 @@ duet_status duet_engine_open(const duet_engine_options *o, duet_engine **out, du
     duet_model_options model = {
         .path = o->model,
         .layout = o->layout,
-        .partition = is_ref2va(o->task) ? DUET_REF2VA : DUET_FL2VA,
+        .partition = o->task && !strcmp(duet_task_find(o->task), "ref2va") ? DUET_REF2VA : DUET_FL2VA,
         .components = o->decoders_only ? 1u << DUET_COMPONENT_VVAE | 1u << DUET_COMPONENT_AVAE : 0,
     };
     TRY(st, fail, duet_device_open(&device, &e->device, err));
@@ -70,6 +67,10 @@ duet_status duet_engine_open(const duet_engine_options *o, duet_engine **out, du
     *out = e;
     return DUET_OK;
 fail:
+    if (st == DUET_E_IO) { /* a weight file that cannot be read is a fault of the model */
+        st = DUET_E_MODEL;
+        if (err) err->status = st;
+    }
     duet_engine_close(&e);
     return st;
 }

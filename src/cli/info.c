@@ -87,8 +87,11 @@ int cmd_info(const opt_set *set) {
     duet_model_info info = {0};
     duet_error err = {0};
     duet_status st;
+    int code;
     TRY(st, done, need_option(set, OPT_model, &err));
     TRY(st, done, duet_engine_open(&options, &engine, &err));
+    signals_watch(); /* --verify reads for minutes */
+    signals_target(engine);
     st = duet_info(engine, is_on(set, OPT_verify), &info, &err);
     if (info.config_json && (st == DUET_OK || !is_on(set, OPT_json))) {
         if (is_on(set, OPT_json))
@@ -96,9 +99,9 @@ int cmd_info(const opt_set *set) {
         else
             print_info(&info);
     }
-done:;
-    int code =
-        st == DUET_OK ? EXIT_DONE : report_failure(st, &err, PHASE_REQUEST, is_on(set, OPT_json), NULL);
+done:
+    signals_target(NULL);
+    code = st == DUET_OK ? EXIT_DONE : report_failure(st, &err, PHASE_REQUEST, is_on(set, OPT_json), NULL);
     duet_model_info_free(&info);
     duet_engine_close(&engine);
     return code;

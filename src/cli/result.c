@@ -68,11 +68,14 @@ static void print_result_json(const duet_result *r) {
 
 int report_result(const opt_set *set, duet_status st, const duet_error *err, const duet_result *result) {
     if (st != DUET_OK) return report_failure(st, err, PHASE_WORK, is_on(set, OPT_json), result);
-    if (is_on(set, OPT_json)) print_result_json(result);
-    else print_result(result, is_on(set, OPT_quiet));
+    if (is_on(set, OPT_json))
+        print_result_json(result);
+    else
+        print_result(result, is_on(set, OPT_quiet));
     fflush(stdout);
     for (int32_t k = 0; k < result->num_outputs; k++) { /* the last line, whatever else was said */
-        if (result->output[k].latents_path) fprintf(stderr, "latents kept: %s\n", result->output[k].latents_path);
+        if (result->output[k].latents_path)
+            fprintf(stderr, "latents kept: %s\n", result->output[k].latents_path);
     }
     return EXIT_DONE;
 }

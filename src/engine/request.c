@@ -67,12 +67,15 @@ static bool equal_folded(const char *a, const char *b) {
     return *a == *b;
 }
 
-static const char *task_of(const duet_request *r) {
-    if (!r->task) return TASKS[0];
+const char *duet_task_find(const char *name) {
     for (size_t i = 0; i < sizeof TASKS / sizeof TASKS[0]; i++) {
-        if (equal_folded(r->task, TASKS[i])) return TASKS[i];
+        if (equal_folded(name, TASKS[i])) return TASKS[i];
     }
     return NULL;
+}
+
+static const char *task_of(const duet_request *r) {
+    return r->task ? duet_task_find(r->task) : TASKS[0];
 }
 
 duet_status duet__check_task(const duet_request *r, duet_error *err) {

@@ -28,6 +28,9 @@ typedef struct duet_request_model {
 duet_status duet_request_resolve(const duet_request *request, const duet_request_model *model,
                                  duet_resolved *out, duet_plan_args *args, duet_error *err);
 
+/* The task of a name in any case, as a static string in lower case; NULL when there is none. */
+const char *duet_task_find(const char *name);
+
 /* Bytes of the prompt, whichever way its length was given. */
 int64_t duet_request_prompt_bytes(const duet_request *request);
 

@@ -96,3 +96,15 @@ def closed_and_full_standard_output(tmp):
         expect(duet("help", "generate", stdout=closed), 0)
     with open("/dev/full", "wb") as full:
         expect(duet("help", "generate", stdout=full), 1)
+
+
+@test
+def public_header_compiles_alone(tmp):
+    root = pathlib.Path(__file__).parents[2] / "include"
+    if not (shutil.which("cc") and shutil.which("c++")):
+        raise Skip("no C and C++ compiler here")
+    for compiler, language, standard in [("cc", "c", "c11"), ("c++", "c++", "c++11")]:
+        done = subprocess.run([compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror",
+                               "-fsyntax-only", "-I", root, "-"], input=b'#include "duet/duet.h"\n', stderr=subprocess.PIPE,
+                              check=False)
+        equal((done.returncode, done.stderr.decode()), (0, ""), f"duet.h as {standard}")
