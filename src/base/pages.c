@@ -11,3 +11,7 @@ void duet_pages_drop(const void *data, size_t bytes) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
     madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
 }
+
+void duet_pages_scattered(const void *mapping, size_t bytes, bool on) {
+    if (mapping && bytes) madvise((void *)(uintptr_t)mapping, bytes, on ? MADV_RANDOM : MADV_NORMAL);
+}

@@ -191,6 +191,14 @@ static void drop_pages(const duet__bound *b) {
     for (int i = 0; i < b->specs.n; i++) drop_entry(&b->entries[i]);
 }
 
+static void expect_samples(const duet__bound *b, bool on) {
+    for (int i = 0; i < b->set.n_files; i++) {
+        size_t bytes;
+        const void *mapping = b->set.files[i] ? duet_st_mapping(b->set.files[i], &bytes) : NULL;
+        if (mapping) duet_pages_scattered(mapping, bytes, on);
+    }
+}
+
 duet_status duet_model_hash(duet_model *m, duet_model_hashes *out, duet_error *err) {
     (void)err;
     *out = (duet_model_hashes){0};
@@ -203,8 +211,10 @@ duet_status duet_model_hash(duet_model *m, duet_model_hashes *out, duet_error *e
         all = all && b->open;
         if (!b->open) continue;
         begin(&h, m, (duet_component)c, "component");
+        expect_samples(b, true);
         for (int i = 0; i < b->specs.n; i++)
             if (duet__entry_hashed(&b->entries[i])) add_samples(&h, &b->entries[i]);
+        expect_samples(b, false);
         drop_pages(b);
         duet_sha256_hex(&h, out->component[c]);
         add_text(&whole, "%s %s\n", duet__component_name[c], out->component[c]);

@@ -276,6 +276,11 @@ const duet_st_tensor *duet_st_find(const duet_st_file *file, const char *name) {
     return bsearch(&key, file->tensors, (size_t)file->n_tensors, sizeof key, by_name);
 }
 
+const void *duet_st_mapping(const duet_st_file *file, size_t *bytes) {
+    *bytes = file->map.bytes;
+    return file->map.data;
+}
+
 int duet_st_metadata_count(const duet_st_file *file) {
     return file->n_metadata;
 }

@@ -38,6 +38,9 @@ int duet_st_count(const duet_st_file *file);
 const duet_st_tensor *duet_st_at(const duet_st_file *file, int i);              /* in name order */
 const duet_st_tensor *duet_st_find(const duet_st_file *file, const char *name); /* NULL when absent */
 
+/* Whole mapped file, NULL when parsed from memory. */
+const void *duet_st_mapping(const duet_st_file *file, size_t *bytes);
+
 int duet_st_metadata_count(const duet_st_file *file);
 const char *duet_st_metadata_key(const duet_st_file *file, int i);
 const char *duet_st_metadata(const duet_st_file *file, const char *key); /* NULL when absent */
