@@ -148,7 +148,7 @@ class TorchSide:
 
 
 def duet_round(args, model, stage):
-    command = [args.duet, "bench", "--model", model, "--stage", stage, "--size", args.size, "--json"]
+    command = [args.duet, "bench", "--model", model, "--stage", stage, "--size", args.size, "--json", "--runs", "1"]
     command += [
         "--num-frames",
         str(args.num_frames),
