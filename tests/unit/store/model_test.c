@@ -200,6 +200,38 @@ TEST(model_folds_weight_norm, 5000) {
     duet_model_close(&m);
 }
 
+typedef struct reader {
+    duet_model *model;
+    const void *data[64];
+} reader;
+
+static void *read_all(void *arg) {
+    reader *r = arg;
+    for (int i = 0; i < 45; i++) {
+        char name[64];
+        duet_weight w;
+        snprintf(name, sizeof name, "decoder.resblocks.%d.convs%d.%d.weight", i / 6, 1 + i % 2, i % 3);
+        EXPECT_EQ(duet_model_weight(r->model, DUET_COMPONENT_AVAE, name, &w, NULL), DUET_OK);
+        r->data[i] = w.piece[0].data;
+    }
+    return NULL;
+}
+
+TEST(model_lookups_may_run_in_parallel, 10000) {
+    reader r[4];
+    pthread_t thread[4];
+    duet_model *m = fixture_open(fixture_make("n", "native", "fl2va", 0), DUET_FL2VA);
+    for (int i = 0; i < 4; i++) {
+        r[i].model = m;
+        EXPECT_EQ(pthread_create(&thread[i], NULL, read_all, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 45; i++) /* folded once, shared */
+        EXPECT(r[0].data[i] && r[0].data[i] == r[1].data[i] && r[1].data[i] == r[2].data[i] &&
+               r[2].data[i] == r[3].data[i]);
+    duet_model_close(&m);
+}
+
 /* ---- what a path may be -------------------------------------------------------------------------------------------- */
 
 TEST(model_partitions, 10000) {

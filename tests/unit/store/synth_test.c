@@ -146,6 +146,25 @@ TEST(synth_full_disk, 5000) {
     EXPECT_EQ(duet_mem_live_total_bytes(), 0);
 }
 
+TEST(synth_survives_lost_memory, 60000) {
+    int refused = 0;
+    for (int64_t nth = 0;; nth += 1 + nth / 8) { /* dense at the start, then thinning */
+        duet_synth_options o = options("m", nth % 2 ? "native" : "diffusers", 1);
+        duet_error err = {0};
+        o.partition = "fl2va";
+        duet_mem_fault_arm(nth);
+        duet_status st = duet_synth(&o, &err);
+        int fired = duet_mem_fault_fired();
+        duet_mem_fault_arm(-1);
+        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+        if (!fired) break;
+        EXPECT(st != DUET_OK && err.status == st);
+        EXPECT_EQ(run("test -z \"$(ls -A %s)\"", harness_tmp_dir()), 0);
+        refused++;
+    }
+    EXPECT(refused > 20);
+}
+
 TEST(synth_fills_an_empty_directory, 5000) {
     duet_synth_options o = options("e", "diffusers", 2);
     EXPECT_EQ(mkdir(out_path, 0777), 0);
