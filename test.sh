@@ -36,6 +36,7 @@ step() {
         grep -vE '^(ok|\[[0-9]+/[0-9]+\])' "$log" | tail -n 60 | sed 's/^/    /'
     else
         grep -E '^ *skip' "$log" | sort | uniq -c | sort -rn | head -n 8 | sed 's/^/    /'
+        grep '^note: ' "$log" | sed 's/^/    /'
     fi
     return "$rc"
 }

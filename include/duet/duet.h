@@ -275,7 +275,8 @@ duet_status duet_generate(duet_engine *engine, const duet_request *request, duet
                           duet_result *result, duet_error *err);
 void duet_result_free(duet_result *result); /* idempotent on a zeroed struct */
 
-/* Finish a clip from a latents file that a generate left behind. Refuses latents of another model's decoders. */
+/* Finish a clip from a latents file that a generate left behind. Refuses latents of another model's
+ * decoders. */
 typedef struct duet_decode_request {
     size_t struct_bytes;
     const char *latents, *output;

@@ -1,7 +1,7 @@
 /* decode.c - duet_decode_latents: a clip from the latents that a generate left behind (promise P4).
  *
- * Seed, prompt hash and compression are those of the run that made the latents, so the clip is the one that it would
- * have written, byte for byte. */
+ * Seed, prompt hash and compression are those of the run that made the latents, so the clip is the one that
+ * it would have written, byte for byte. */
 #include "api_int.h"
 
 #include <jansson.h>

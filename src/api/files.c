@@ -1,8 +1,8 @@
 /* files.c - what the file system says about a request, before any work.
  *
- * An output that exists is refused unless `overwrite`, and so are latents of an earlier run that stand where this run
- * would put its own: they may be the only trace of a finished denoise (promise P4). That a folder can be written is
- * found out by writing: permissions, read-only mounts and quotas all answer to that. */
+ * An output that exists is refused unless `overwrite`, and so are latents of an earlier run that stand where
+ * this run would put its own: they may be the only trace of a finished denoise (promise P4). That a folder
+ * can be written is found out by writing: permissions, read-only mounts and quotas all answer to that. */
 #include "api_int.h"
 
 #include <dirent.h>

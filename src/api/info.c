@@ -14,24 +14,20 @@ static const char *const COMPONENT_NAMES[DUET_N_COMPONENTS] = {
     [DUET_COMPONENT_AVAE] = "audio_vae",
 };
 
-/* One row per dimension: INT(component, member) reads config->component.member. */
-#define CONFIG_NUMBERS(N)                                                                                    \
-    N(dit, hidden)                                                                                           \
-    N(dit, layers)                                                                                           \
-    N(dit, refiner_layers)                                                                                   \
-    N(dit, heads)                                                                                            \
-    N(dit, head_dim)                                                                                         \
-    N(dit, ffn) N(dit, video_channels) N(dit, audio_channels) N(dit, patch_t) N(dit, patch_h)                \
-        N(dit, patch_w) N(dit, text_dim) N(dit, time_sinusoid) N(dit, time_hidden) N(dit, time_dim)          \
-            N(dit, rope_freqs) N(text, hidden) N(text, layers_in_file) N(text, tap_layer) N(text, heads)     \
-                N(text, kv_heads) N(text, head_dim) N(text, ffn) N(text, vocab) N(text, max_positions)       \
-                    N(vvae, levels) N(vvae, res_blocks) N(vvae, space_ratio) N(vvae, time_ratio)             \
-                        N(vvae, latent_channels) N(vvae, norm_groups) N(vvae, vit_layers) N(vvae, vit_heads) \
-                            N(vvae, vit_head_dim) N(vvae, vit_ffn_mult) N(vvae, vit_registers)               \
-                                N(vvae, clip_frames) N(vvae, token_drop) N(vvae, tile_px)                    \
-                                    N(vvae, tile_overlap_px) N(avae, latent_channels)                        \
-                                        N(avae, attention_heads) N(avae, decoder_dim) N(avae, sample_rate)   \
-                                            N(avae, hop)
+/* One row per dimension: N(component, member) reads config->component.member. */
+/* clang-format off */
+#define CONFIG_NUMBERS(N) \
+    N(dit, hidden) N(dit, layers) N(dit, refiner_layers) N(dit, heads) N(dit, head_dim) N(dit, ffn) \
+    N(dit, video_channels) N(dit, audio_channels) N(dit, patch_t) N(dit, patch_h) N(dit, patch_w) \
+    N(dit, text_dim) N(dit, time_sinusoid) N(dit, time_hidden) N(dit, time_dim) N(dit, rope_freqs) \
+    N(text, hidden) N(text, layers_in_file) N(text, tap_layer) N(text, heads) N(text, kv_heads) \
+    N(text, head_dim) N(text, ffn) N(text, vocab) N(text, max_positions) N(vvae, levels) \
+    N(vvae, res_blocks) N(vvae, space_ratio) N(vvae, time_ratio) N(vvae, latent_channels) \
+    N(vvae, norm_groups) N(vvae, vit_layers) N(vvae, vit_heads) N(vvae, vit_head_dim) \
+    N(vvae, vit_ffn_mult) N(vvae, vit_registers) N(vvae, clip_frames) N(vvae, token_drop) \
+    N(vvae, tile_px) N(vvae, tile_overlap_px) N(avae, latent_channels) N(avae, attention_heads) \
+    N(avae, decoder_dim) N(avae, sample_rate) N(avae, hop)
+/* clang-format on */
 
 static void set_member(json_t *root, const char *component, const char *member, int64_t value) {
     json_t *o = json_object_get(root, component);

@@ -1,7 +1,7 @@
 /* open.c - an engine: one opened model on one device, and the flag by which it hears that it should stop.
  *
- * The device is opened first, because what can be wrong with it is the caller's mistake, and those come before faults of
- * the model. The tokenizer waits for the first prompt: `decode` and `info` never need it. */
+ * The device is opened first, because what can be wrong with it is the caller's mistake, and those come
+ * before faults of the model. The tokenizer waits for the first prompt: `decode` and `info` never need it. */
 #include "api_int.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* error_text.c - one error as one line for people: "FIELD: RULE (got VALUE; nearest: VALUE)".
  *
- * Values come from requests and file names, so control characters (a newline would forge a second line, an escape
- * would speak to the terminal) are shown as '?'. A NUL-terminated result whatever the sizes. */
+ * Values come from requests and file names, so control characters (a newline would forge a second line, an
+ * escape would speak to the terminal) are shown as '?'. A NUL-terminated result whatever the sizes. */
 #include "duet/duet.h"
 
 #include <stdio.h>

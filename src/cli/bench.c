@@ -1,11 +1,12 @@
-/* bench.c - duet bench: seconds of each stage, and how far that is from what this machine's own kernels can do.
+/* bench.c - duet bench: seconds of each stage, and how far that is from what this machine's own kernels can
+ * do.
  *
  *     ceiling     the largest fp32 product and the largest copy, measured in the same process
  *     evaluation  one call of the transformer     video_decode, audio_decode  latents to pixels, to samples
  *
- * Each stage opens what it needs, runs once to warm up (mapped pages, packed weights) and then `runs` times; reported
- * are median and spread (largest less smallest). Loading is not timed. --dump writes the outputs of a further run, so
- * that a peer can be compared before it is raced (inputs: bench_stages.h). */
+ * Each stage opens what it needs, runs once to warm up (mapped pages, packed weights) and then `runs` times;
+ * reported are median and spread (largest less smallest). Loading is not timed. --dump writes the outputs of
+ * a further run, so that a peer can be compared before it is raced (inputs: bench_stages.h). */
 #include "cli/bench_stages.h"
 #include "cli/cli.h"
 
@@ -38,7 +39,8 @@ typedef struct bench_report {
     bool measured[N_STAGES], ceilings;
 } bench_report;
 
-/* ---- measuring ------------------------------------------------------------------------------------------------- */
+/* ---- measuring
+ * ------------------------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -87,14 +89,15 @@ done:
     return st;
 }
 
-/* ---- what to measure ------------------------------------------------------------------------------------------- */
+/* ---- what to measure
+ * ------------------------------------------------------------------------------------------- */
 
 static int64_t int_or(const opt_set *set, opt_id id, int64_t fallback) {
     return set->value[id].given ? set->value[id].integer : fallback;
 }
 
-/* The sizes of the measured clip, held to the same rules as a request's. FLOPs of one evaluation are the difference
- * between plans of two evaluations and of one. */
+/* The sizes of the measured clip, held to the same rules as a request's. FLOPs of one evaluation are the
+ * difference between plans of two evaluations and of one. */
 static duet_status plan_sizes(const opt_set *set, bench *b, double work[N_STAGES], duet_error *err) {
     static duet_resolved resolved;
     static duet_plan second;
@@ -187,7 +190,8 @@ done:
     return st;
 }
 
-/* ---- printing -------------------------------------------------------------------------------------------------- */
+/* ---- printing
+ * -------------------------------------------------------------------------------------------------- */
 
 static json_t *timing_json(const timing *t, const char *unit, const timing *ceiling) {
     json_t *o = json_object(), *all = json_array();

@@ -1,4 +1,5 @@
-/* bench_stages.c - see bench_stages.h. Each stage holds its own networks and buffers, and lets go of all of them. */
+/* bench_stages.c - see bench_stages.h. Each stage holds its own networks and buffers, and lets go of all of
+ * them. */
 #include "cli/bench_stages.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static duet_status device_randn(bench *b, uint64_t seed, int64_t n, const char *
     return st;
 }
 
-/* ---- transformer evaluation -------------------------------------------------------------------------------- */
+/* ---- transformer evaluation
+ * -------------------------------------------------------------------------------- */
 
 static duet_status pack(bench *b, duet_error *err) {
     const duet_plan *p = &b->plan;
@@ -113,7 +115,8 @@ fail:
     return st;
 }
 
-/* ---- decoders -------------------------------------------------------------------------------------------------- */
+/* ---- decoders
+ * -------------------------------------------------------------------------------------------------- */
 
 duet_status bench_open_video(bench *b, duet_error *err) {
     const duet_plan *p = &b->plan;
@@ -156,7 +159,8 @@ duet_status bench_audio(bench *b, duet_error *err) {
                              err);
 }
 
-/* ---- ceilings -------------------------------------------------------------------------------------------------- */
+/* ---- ceilings
+ * -------------------------------------------------------------------------------------------------- */
 
 duet_status bench_open_gemm(bench *b, duet_error *err) {
     duet_status st;
@@ -193,7 +197,8 @@ duet_status bench_copy(bench *b, duet_error *err) {
     return duet_stream_sync(b->stream, err);
 }
 
-/* ---- letting go ------------------------------------------------------------------------------------------------ */
+/* ---- letting go
+ * ------------------------------------------------------------------------------------------------ */
 
 static void free_device(bench *b, float **address) {
     duet_device_free(b->device, *address);

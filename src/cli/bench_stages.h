@@ -1,6 +1,8 @@
-/* bench_stages.h - the stages that duet bench measures, each as a function that does the work once and waits for it.
+/* bench_stages.h - the stages that duet bench measures, each as a function that does the work once and waits
+ * for it.
  *
- * Inputs are torch.randn of a fixed seed each, so that a peer can make the same ones and compare outputs first:
+ * Inputs are torch.randn of a fixed seed each, so that a peer can make the same ones and compare outputs
+ * first:
  *
  *     seed 101 text [text rows, text width]      seed 102 video rows      seed 103 audio rows
  *     seed 104 video latents [C, T, h, w]        seed 105 audio latents [2, C, Ta]

@@ -1,7 +1,7 @@
 /* cli.h - what the commands share: exit codes, errors, progress, signals, JSON.
  *
- * Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the run failed, 2 bad usage or
- * request, 3 bad model, 130 interrupted. */
+ * Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the run failed, 2
+ * bad usage or request, 3 bad model, 130 interrupted. */
 #ifndef DUET_CLI_CLI_H
 #define DUET_CLI_CLI_H
 
@@ -19,11 +19,12 @@ int cmd_synth(const opt_set *set);
 int cmd_bench(const opt_set *set);
 
 /* ---- report.c ---- */
-/* Where in a command's life a failure happened: DUET_E_UNSUPPORTED and DUET_E_IO are the caller's mistake before work. */
+/* Where in a command's life a failure happened: DUET_E_UNSUPPORTED and DUET_E_IO are the caller's mistake
+ * before work. */
 typedef enum phase { PHASE_REQUEST, PHASE_WORK } phase;
 int exit_code_of(duet_status status, phase when);
-/* Print the error on standard error, as JSON on standard output if asked, and return the exit code. `result` may be
- * NULL; latents that it kept are named in the last line. */
+/* Print the error on standard error, as JSON on standard output if asked, and return the exit code. `result`
+ * may be NULL; latents that it kept are named in the last line. */
 int report_failure(duet_status status, const duet_error *err, phase when, bool json,
                    const duet_result *result);
 /* Text that may hold bytes that are not UTF-8 (a path): shown with '?', never dropped. NULL gives null. */

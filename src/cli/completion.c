@@ -1,7 +1,7 @@
 /* completion.c - completion scripts for bash and zsh, from the option table.
  *
- * Both complete commands, options of the command, choices of an option, and file or directory names where the option
- * takes one. The scripts are data: they call nothing back. */
+ * Both complete commands, options of the command, choices of an option, and file or directory names where
+ * the option takes one. The scripts are data: they call nothing back. */
 #include "cli/options.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* generate.c - duet generate: usage, request, files, model, run; in this order, so that the cheapest fault is found
- * first (promise P3). Written against duet.h alone. */
+/* generate.c - duet generate: usage, request, files, model, run; in this order, so that the cheapest fault
+ * is found first (promise P3). Written against duet.h alone. */
 #include "cli/cli.h"
 
 #include "base/alloc.h"

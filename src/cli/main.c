@@ -73,7 +73,8 @@ static int run(int argc, char **argv) {
     return cmd ? run_command(cmd, n, rest) : no_such_command(word, opt_wants_json(n, rest));
 }
 
-/* A result that could not be written is a failure, except to a reader that has seen enough (duet help | head). */
+/* A result that could not be written is a failure, except to a reader that has seen enough (duet help |
+ * head). */
 static int flush_results(int code) {
     if (!fflush(stdout) && !ferror(stdout)) return code;
     if (errno == EPIPE) return code;

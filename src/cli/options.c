@@ -1,7 +1,7 @@
 /* options.c - the parser. See options.h for the syntax and options.def for the rows.
  *
- * Values are only read here, not judged: whether 95 frames are too few is the request's business. What is judged is what
- * no request could hold: a number that is not one, or that is too long for 64 bits. */
+ * Values are only read here, not judged: whether 95 frames are too few is the request's business. What is
+ * judged is what no request could hold: a number that is not one, or that is too long for 64 bits. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -34,7 +34,8 @@ const command COMMANDS[] = {
 };
 const int N_COMMANDS = (int)(sizeof COMMANDS / sizeof COMMANDS[0]);
 
-/* ---- looking up ---------------------------------------------------------------------------------------------- */
+/* ---- looking up
+ * ---------------------------------------------------------------------------------------------- */
 
 static char folded(char c) {
     return c == '_' ? '-' : c;
@@ -82,7 +83,8 @@ static const opt_row *find_row(const command *cmd, const char *name, const char 
     return NULL;
 }
 
-/* ---- suggestions --------------------------------------------------------------------------------------------- */
+/* ---- suggestions
+ * --------------------------------------------------------------------------------------------- */
 
 enum { MAX_WORD = 64 };
 
@@ -134,7 +136,8 @@ const char *command_nearest(const char *name) {
     return b.word;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------- */
+/* ---- values
+ * -------------------------------------------------------------------------------------------------- */
 
 static duet_status refuse(const opt_row *row, const char *code, const char *text, const char *nearest,
                           const char *rule, duet_error *err) {
@@ -235,7 +238,8 @@ static duet_status read_value(const opt_row *row, const char *text, opt_value *v
     }
 }
 
-/* ---- the line ------------------------------------------------------------------------------------------------ */
+/* ---- the line
+ * ------------------------------------------------------------------------------------------------ */
 
 static duet_status unknown(const command *cmd, const char *word, duet_error *err) {
     char shown[MAX_WORD], nearest[MAX_WORD + 2] = "";
@@ -262,7 +266,8 @@ static duet_status set_value(opt_set *set, const opt_row *row, const char *spell
     return read_value(row, text, v, err);
 }
 
-/* "--size" where --size wants a value: almost always a forgotten value. A value may start with dashes after "=". */
+/* "--size" where --size wants a value: almost always a forgotten value. A value may start with dashes after
+ * "=". */
 static bool looks_like_option(const command *cmd, const char *word) {
     const char *spelling;
     char name[MAX_WORD];

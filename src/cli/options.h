@@ -2,8 +2,9 @@
  *
  *     --flag value   --flag=value   --switch   --switch=true|false   --no-switch   words without dashes   --
  *
- * Dashes and underscores are the same. A repeated spelling: the last wins. Two spellings of one thing, or two options of
- * one group on different sides, are refused, even when they agree. Numbers are read whole, in the C locale. */
+ * Dashes and underscores are the same. A repeated spelling: the last wins. Two spellings of one thing, or
+ * two options of one group on different sides, are refused, even when they agree. Numbers are read whole, in
+ * the C locale. */
 #ifndef DUET_CLI_OPTIONS_H
 #define DUET_CLI_OPTIONS_H
 
@@ -61,7 +62,8 @@ extern const int N_COMMANDS;
 const command *command_find(const char *name);
 const char *command_nearest(const char *name); /* NULL when nothing is near */
 
-/* Fill `set` (zeroed) from words[0..n). DUET_E_REQUEST with param and code otherwise; close frees the lists. */
+/* Fill `set` (zeroed) from words[0..n). DUET_E_REQUEST with param and code otherwise; close frees the lists.
+ * */
 duet_status opt_parse(const command *cmd, int n, char *const *words, opt_set *set, duet_error *err);
 void opt_close(opt_set *set);
 

@@ -1,7 +1,8 @@
-/* plan.c - duet plan: what a generate would make and cost, without reading weights. Written against duet.h alone.
+/* plan.c - duet plan: what a generate would make and cost, without reading weights. Written against duet.h
+ * alone.
  *
- * Takes the options of generate, so that the same line asks first and makes afterwards. Without a prompt, 256 text rows
- * are assumed, and said to be. The keys of the JSON are documented in docs/cli.md. */
+ * Takes the options of generate, so that the same line asks first and makes afterwards. Without a prompt,
+ * 256 text rows are assumed, and said to be. The keys of the JSON are documented in docs/cli.md. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@
 
 enum { ASSUMED_TEXT_ROWS = 256 };
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+/* ---- JSON
+ * ------------------------------------------------------------------------------------------------------ */
 
 static json_t *integers(const int64_t *v, int n) {
     json_t *list = json_array();
@@ -86,7 +88,8 @@ json_t *plan_json(const duet_plan_info *p) {
     return o;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------ */
+/* ---- text
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void print_stage(duet_stage stage, const duet_stage_cost *s) {
     char cell[6][32];
@@ -128,7 +131,8 @@ static void print_plan(const duet_resolved *r, const duet_plan_info *p) {
     printf("work      %s per output\n", flops_text(p->flops, a, sizeof a));
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------ */
+/* ---- the command
+ * ------------------------------------------------------------------------------------------------ */
 
 static duet_status plan(const opt_set *set, char **prompt_file, duet_engine **engine, duet_resolved *resolved,
                         duet_plan_info *info, duet_error *err) {

@@ -102,7 +102,8 @@ json_t *parse_own_json(char *text) {
     return o ? o : json_null();
 }
 
-/* ---- numbers for people -------------------------------------------------------------------------------------- */
+/* ---- numbers for people
+ * -------------------------------------------------------------------------------------- */
 
 /* Value and unit, three digits or so. */
 static const char *scaled(double value, double step, const char *const *units, int n, char *buf,

@@ -28,7 +28,8 @@ duet_status need_option(const opt_set *set, opt_id id, duet_error *err) {
                        NULL, "is required");
 }
 
-/* ---- --prompt-file: verbatim less one final newline (LF or CRLF) ----------------------------------------------- */
+/* ---- --prompt-file: verbatim less one final newline (LF or CRLF)
+ * ----------------------------------------------- */
 
 static duet_status refuse_file(const char *path, const char *why, duet_error *err) {
     return duet_refuse(err, "prompt_file", "invalid_value", path, NULL, "cannot be read: %s", why);
@@ -61,7 +62,8 @@ static duet_status read_prompt_file(const char *path, char **text, int64_t *byte
     return DUET_OK;
 }
 
-/* ---- the structs ------------------------------------------------------------------------------------------------ */
+/* ---- the structs
+ * ------------------------------------------------------------------------------------------------ */
 
 static void set_schedule(const opt_set *set, duet_request *r) {
     r->num_inference_steps = int_of(set, OPT_num_inference_steps);

@@ -1,8 +1,9 @@
 /* signals.c - the first SIGINT or SIGTERM asks the run to stop, the second ends the process at once.
  *
- * The handler touches two variables and calls duet_cancel, write and _exit: all allowed in a signal handler. It is
- * installed even where a shell started us with SIGINT ignored (a background job of a script): who sends the signal to us
- * by name means it. SIGPIPE is ignored: a closed reader must not lose a finished clip. */
+ * The handler touches two variables and calls duet_cancel, write and _exit: all allowed in a signal handler.
+ * It is installed even where a shell started us with SIGINT ignored (a background job of a script): who
+ * sends the signal to us by name means it. SIGPIPE is ignored: a closed reader must not lose a finished
+ * clip. */
 #include "cli/cli.h"
 
 #include <signal.h>

@@ -5,8 +5,8 @@
  *     rows     =  text L  +  audio 2 Ta  +  video T patch_rows patch_cols
  *
  * 1. Pure arithmetic: the same arguments give the same plan on every machine.
- * 2. FLOPs count a multiply and an add as two, and only products and attention: norms and activations are noise
- *    beside them. Attention of the text encoder is causal, so half of it is counted.
+ * 2. FLOPs count a multiply and an add as two, and only products and attention: norms and activations are
+ *    noise beside them. Attention of the text encoder is causal, so half of it is counted.
  * Not here: bytes (plan_cost.c), the rules of the request (request*.c). */
 #include "engine/plan.h"
 
@@ -25,7 +25,8 @@ const char *duet_stage_name(duet_stage stage) {
     return (unsigned)stage < DUET_N_STAGES ? STAGE_NAMES[stage] : "unknown";
 }
 
-/* ---- FLOPs --------------------------------------------------------------------------------------------------- */
+/* ---- FLOPs
+ * --------------------------------------------------------------------------------------------------- */
 
 static double product(double rows, double n, double k) {
     return 2.0 * rows * n * k;
@@ -58,7 +59,8 @@ static double denoise_flops(const duet_dit_config *c, const duet_plan *p, double
     return (double)p->evaluations * evaluation + refine + tables;
 }
 
-/* ---- geometry ------------------------------------------------------------------------------------------------ */
+/* ---- geometry
+ * ------------------------------------------------------------------------------------------------ */
 
 static void set_rows(duet_plan *p, const duet_plan_args *args, const duet_model_config *config) {
     p->width = args->width;

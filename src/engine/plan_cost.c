@@ -2,17 +2,19 @@
  *
  *     peak = base + max over stages (weights mapped + copied + activations + scratch + host)
  *
- * A stage's networks, buffers and prepared weights go before the next stage begins, and mapped pages are let go with
- * them, so stages do not add up. What lives across stages (noise, latents, text states) is counted in each stage that
- * it crosses. Weights count as resident in full, because every stage reads all of its weights, but for two cases below.
- * What a stage allocates is asked of the stage itself, never guessed here. */
+ * A stage's networks, buffers and prepared weights go before the next stage begins, and mapped pages are let
+ * go with them, so stages do not add up. What lives across stages (noise, latents, text states) is counted
+ * in each stage that it crosses. Weights count as resident in full, because every stage reads all of its
+ * weights, but for two cases below. What a stage allocates is asked of the stage itself, never guessed here.
+ * */
 #include "engine/plan.h"
 
 #include "engine/decode.h"
 #include "engine/denoise.h"
 #include "nn/text_model.h"
 
-/* Of the embedding table only the rows of the prompt are read, each with what the system maps around a fault. */
+/* Of the embedding table only the rows of the prompt are read, each with what the system maps around a
+ * fault. */
 enum { FAULT_AROUND_BYTES = 64 << 10 };
 
 static int64_t f32_bytes(int64_t elems) {

@@ -1,11 +1,12 @@
-/* request.c - the order in which a request is checked and resolved; the rules themselves stand in request_*.c.
+/* request.c - the order in which a request is checked and resolved; the rules themselves stand in
+ * request_*.c.
  *
  *     check:    encoding -> required -> task -> duration -> canvas -> schedule -> outputs -> words
  *     resolve:  task served -> prompt against the vocabulary -> duration -> canvas -> schedule -> outputs
  *
  * 1. The first broken rule is the one reported, so the order is part of the interface.
- * 2. Nothing is changed silently (promise P2): whatever differs from what was written stands in the resolved request,
- *    and what somebody may not expect is a warning there.
+ * 2. Nothing is changed silently (promise P2): whatever differs from what was written stands in the resolved
+ *    request, and what somebody may not expect is a warning there.
  * 3. Pure but for the random seed. Not here: files (api), tokens (the caller brings them). */
 #include "engine/request_int.h"
 
@@ -55,7 +56,8 @@ fail:
     return st;
 }
 
-/* ---- task ------------------------------------------------------------------------------------------------- */
+/* ---- task
+ * ------------------------------------------------------------------------------------------------- */
 
 static const char *const TASKS[] = {"t2va", "fl2va", "ref2va"};
 
@@ -99,7 +101,8 @@ static duet_status check_served(const char *task, const duet_request_model *m, d
     return DUET_OK;
 }
 
-/* ---- the prompt against the model's vocabulary --------------------------------------------------------------- */
+/* ---- the prompt against the model's vocabulary
+ * --------------------------------------------------------------- */
 
 static duet_status check_tokens(const duet_request_model *m, duet_error *err) {
     char value[96], nearest[96];
@@ -117,7 +120,8 @@ static duet_status check_tokens(const duet_request_model *m, duet_error *err) {
     return DUET_OK;
 }
 
-/* ---- resolve ------------------------------------------------------------------------------------------------- */
+/* ---- resolve
+ * ------------------------------------------------------------------------------------------------- */
 
 void duet__warn(duet_resolved *out, const char *fmt, ...) {
     if (out->n_warnings == DUET_MAX_WARNINGS) return;

@@ -3,10 +3,11 @@
  *     size "WxH" or width + height  -> taken as they are, held against the rules
  *     aspect_ratio and short_edge   -> duet_canvas_resolve (defaults 16:9 and the model's own short edge)
  *
- * Rules of a given canvas: ratio 1:4 to 4:1, area at most 3 800 000 pixels (both need no model); each edge at least
- * 128 where the model's short edge is at least 256, and a multiple of the model's canvas multiple. A rule about both
- * edges reports both ("4096x512; nearest: 2048x512"), a rule about one edge reports that one.
- * Four sizes that clients of another service send by habit are taken to mean the model's nearest canvas. */
+ * Rules of a given canvas: ratio 1:4 to 4:1, area at most 3 800 000 pixels (both need no model); each edge
+ * at least 128 where the model's short edge is at least 256, and a multiple of the model's canvas multiple.
+ * A rule about both edges reports both ("4096x512; nearest: 2048x512"), a rule about one edge reports that
+ * one. Four sizes that clients of another service send by habit are taken to mean the model's nearest
+ * canvas. */
 #include "engine/request_int.h"
 
 #include <math.h>
@@ -43,7 +44,8 @@ static const named_ratio RATIOS[] = {{"21:9", 21, 9}, {"16:9", 16, 9}, {"4:3", 4
                                      {"1:1", 1, 1},   {"3:4", 3, 4},   {"9:16", 9, 16}};
 enum { N_RATIOS = sizeof RATIOS / sizeof RATIOS[0], DEFAULT_RATIO = 1 };
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Digits only, at most nine of them; NULL when there are none. */
 static const char *read_edge(const char *p, int64_t *out) {
@@ -78,7 +80,8 @@ static bool given_canvas(const duet_request *r, canvas *c) {
     return true;
 }
 
-/* ---- the nearest canvas that would be accepted --------------------------------------------------------------- */
+/* ---- the nearest canvas that would be accepted
+ * --------------------------------------------------------------- */
 
 static int64_t to_multiple(double edge, int64_t multiple, int64_t low) {
     int64_t px = (int64_t)floor(edge / (double)multiple + 0.5) * multiple;
@@ -125,7 +128,8 @@ static duet_status refuse_edge(const canvas *c, bool is_width, int64_t multiple,
                        c->from_size ? edge : "", c->from_size ? " " : "", rule, (long long)bound);
 }
 
-/* ---- rules that need no model -------------------------------------------------------------------------------- */
+/* ---- rules that need no model
+ * -------------------------------------------------------------------------------- */
 
 static duet_status check_pair(const duet_request *r, duet_error *err) {
     bool width = duet__given(r->width), height = duet__given(r->height);
@@ -172,7 +176,8 @@ static duet_status refuse_short_edge(int64_t got, int64_t low, duet_error *err) 
                        (long long)low, MAX_SHORT_EDGE);
 }
 
-/* A name, "auto", "adaptive", or a number within 1e-6 of a named ratio; *named: set unless auto. false: none. */
+/* A name, "auto", "adaptive", or a number within 1e-6 of a named ratio; *named: set unless auto. false:
+ * none. */
 static bool find_ratio(const char *text, const named_ratio **named) {
     *named = &RATIOS[DEFAULT_RATIO];
     if (!text || !strcmp(text, "auto") || !strcmp(text, "adaptive")) return true;
@@ -187,7 +192,8 @@ static bool find_ratio(const char *text, const named_ratio **named) {
     return false;
 }
 
-/* The named ratio nearest to "W:H" or a number, in equal steps of proportion; the default for anything else. */
+/* The named ratio nearest to "W:H" or a number, in equal steps of proportion; the default for anything else.
+ * */
 static const char *nearest_ratio(const char *text) {
     char *end;
     double w = strtod(text, &end), h = 1.0;
@@ -212,7 +218,8 @@ duet_status duet__check_canvas(const duet_request *r, duet_error *err) {
     return is_explicit(r) ? check_given(r, err) : DUET_OK;
 }
 
-/* ---- rules that need the configuration ----------------------------------------------------------------------- */
+/* ---- rules that need the configuration
+ * ----------------------------------------------------------------------- */
 
 static duet_status resolve_given(const duet_request *r, const duet_model_config *config, duet_resolved *out,
                                  duet_error *err) {

@@ -2,8 +2,8 @@
  *
  *     seconds --round half to even of 24 s--> frames --up to the next 17n+5--> num_frames
  *
- * The range is tested on what was asked for, before snapping: 15 s are 360 frames and make a clip of 362. `any_length`
- * widens the range to what the decoder can do at all (22 frames) and says so in a warning. */
+ * The range is tested on what was asked for, before snapping: 15 s are 360 frames and make a clip of 362.
+ * `any_length` widens the range to what the decoder can do at all (22 frames) and says so in a warning. */
 #include "engine/request_int.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ static duet_status check_frames(const duet_request *r, duet_error *err) {
                        (long long)low, MAX_FRAMES);
 }
 
-/* With any_length the bounds are those of num_frames, as seconds: 22/24 (written 0.917) to 362/24 (15.083). */
+/* With any_length the bounds are those of num_frames, as seconds: 22/24 (written 0.917) to 362/24 (15.083).
+ * */
 static duet_status check_seconds(const duet_request *r, duet_error *err) {
     double low = r->any_length ? 0.917 : MIN_SECONDS, high = r->any_length ? 15.083 : MAX_SECONDS;
     if (r->seconds >= low && r->seconds <= high) return DUET_OK;

@@ -1,7 +1,8 @@
-/* request_int.h - what the files of the request share: one function per group of fields, in the order of checks.
+/* request_int.h - what the files of the request share: one function per group of fields, in the order of
+ * checks.
  *
- * Each returns DUET_OK or DUET_E_REQUEST with field, code, value and nearest filled by duet_refuse. `r` is complete
- * (defaults filled by size stamp), so no function here looks at struct_bytes. */
+ * Each returns DUET_OK or DUET_E_REQUEST with field, code, value and nearest filled by duet_refuse. `r` is
+ * complete (defaults filled by size stamp), so no function here looks at struct_bytes. */
 #ifndef DUET_ENGINE_REQUEST_INT_H
 #define DUET_ENGINE_REQUEST_INT_H
 

@@ -1,7 +1,7 @@
 /* request_json.c - the resolved request as JSON: what --json prints and what latents files carry.
  *
- * Keys are the HTTP field names where there is one. Sigmas are fp32 printed with nine digits, so that reading them back
- * gives the same bits. */
+ * Keys are the HTTP field names where there is one. Sigmas are fp32 printed with nine digits, so that
+ * reading them back gives the same bits. */
 #include "engine/request.h"
 
 #include <jansson.h>

@@ -1,7 +1,9 @@
-/* request_output.c - how many, from which seed, under which names and how encoded; and the fields that are words.
+/* request_output.c - how many, from which seed, under which names and how encoded; and the fields that are
+ * words.
  *
  * Output k of n uses seed + k, which must not run over 2^63 - 1. Names: clip.mp4 -> clip-0.mp4, clip-1.mp4;
- * out/ -> out/output_0/, out/output_1/. What is not ".mp4" or a folder is refused by name, before any work. */
+ * out/ -> out/output_0/, out/output_1/. What is not ".mp4" or a folder is refused by name, before any work.
+ * */
 #include "engine/request_int.h"
 
 #include <stdio.h>
@@ -19,7 +21,8 @@ static const quality_level OUTPUT_QUALITIES[] = {
     {"default", 50}, {"maximum", 100}, {"high", 90}, {"medium", 55}, {"low", 35}};
 enum { N_OUTPUT_QUALITIES = sizeof OUTPUT_QUALITIES / sizeof OUTPUT_QUALITIES[0] };
 
-/* ---- counts and seeds ---------------------------------------------------------------------------------------- */
+/* ---- counts and seeds
+ * ---------------------------------------------------------------------------------------- */
 
 static int64_t outputs_of(const duet_request *r) {
     return duet__given(r->num_outputs_per_prompt) ? r->num_outputs_per_prompt : 1;
@@ -50,7 +53,8 @@ static duet_status check_seed(const duet_request *r, duet_error *err) {
                        "seed + num_outputs_per_prompt - 1 must be at most 9223372036854775807");
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------- */
+/* ---- names
+ * --------------------------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
@@ -97,7 +101,8 @@ duet_status duet_output_name_check(const char *output, duet_error *err) {
                        "must end in .mp4, or in / for a folder of PNG frames and a WAV");
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------------------ */
+/* ---- encoding
+ * ------------------------------------------------------------------------------------------------ */
 
 static const quality_level *output_quality(const char *name) {
     for (int i = 0; i < N_OUTPUT_QUALITIES; i++) {
@@ -130,7 +135,8 @@ fail:
     return st;
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------- */
+/* ---- words
+ * --------------------------------------------------------------------------------------------------- */
 
 static const char *quality_of(const duet_request *r) {
     static const char *const exact[] = {"exact", "lossless", "extra-high"};
@@ -160,7 +166,8 @@ duet_status duet__check_words(const duet_request *r, duet_error *err) {
     return check_quality(r, err);
 }
 
-/* ---- resolve ------------------------------------------------------------------------------------------------- */
+/* ---- resolve
+ * ------------------------------------------------------------------------------------------------- */
 
 /* 32 bits, because no more reach the generator: a drawn seed stays short enough to type again. */
 static duet_status draw_seed(int64_t *seed, duet_error *err) {

@@ -1,7 +1,8 @@
 /* request_prompt.c - the prompt as text: valid UTF-8, 1 to 7000 code points, not only white space.
  *
- * Code points are counted as they were sent, before any normalisation. Nothing is trimmed or replaced: a byte that is
- * not UTF-8 refuses the prompt. NUL is a code point like any other (a prompt file may hold one). */
+ * Code points are counted as they were sent, before any normalisation. Nothing is trimmed or replaced: a
+ * byte that is not UTF-8 refuses the prompt. NUL is a code point like any other (a prompt file may hold
+ * one). */
 #include "engine/request_int.h"
 
 #include <stdio.h>

@@ -5,8 +5,9 @@
  *     sigmas + audio_sigmas                                     -> taken as they are
  *     nothing, and the checkpoint pins a schedule               -> the checkpoint's positions and shifts
  *
- * A ladder excludes num_inference_steps, because it already says how many; final sigmas exclude the shifts. Values are
- * compared as fp32, since that is what the solver divides by: two that differ only as fp64 are equal. */
+ * A ladder excludes num_inference_steps, because it already says how many; final sigmas exclude the shifts.
+ * Values are compared as fp32, since that is what the solver divides by: two that differ only as fp64 are
+ * equal. */
 #include "engine/request_int.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ static bool in_evaluations(const duet_request *r) {
     return r->steps_unit && !strcmp(r->steps_unit, "evaluations");
 }
 
-/* ---- rules that need no model -------------------------------------------------------------------------------- */
+/* ---- rules that need no model
+ * -------------------------------------------------------------------------------- */
 
 static duet_status check_steps(const duet_request *r, duet_error *err) {
     if (r->steps_unit && strcmp(r->steps_unit, "points") && !in_evaluations(r))
@@ -123,7 +125,8 @@ fail:
     return st;
 }
 
-/* ---- rules that need the configuration ----------------------------------------------------------------------- */
+/* ---- rules that need the configuration
+ * ----------------------------------------------------------------------- */
 
 static duet_status check_pinned_shift(const char *param, double asked, double own, duet_error *err) {
     if (!duet__number_given(asked) || asked == own) return DUET_OK;

@@ -7,7 +7,7 @@ import subprocess
 import wave
 import zlib
 
-from kit import Skip, check, duet, equal, expect, files_under, model, quick, refused, side, test
+from kit import NOTES, Skip, check, duet, equal, expect, files_under, model, quick, refused, side, test
 
 
 def make(path, output, *more, prompt="a lamp on a table"):
@@ -181,3 +181,13 @@ def dumps_are_written(tmp):
                 "audio_latents", "frames", "audio"]:
         check(key in keys, f"{key} is not in the dump")
     refused(make(model(), tmp / "b.mp4", "--dump", tmp / "dump"), "dump")
+
+
+@test
+def memory_is_as_planned(tmp):
+    """The prediction's own error, on tiny models, where the process and the encoder weigh most."""
+    for seed, options in [(0, []), (1, ["--num-frames", 39]), (2, ["--num-outputs", 2])]:
+        got = expect(make(model(seed), tmp / f"{seed}.mp4", *options, "--json"), 0).json()
+        ratio = got["plan"]["peak_bytes"] / got["peak_memory_bytes"]
+        NOTES.append(f"planned / real peak memory of tiny {seed} {' '.join(map(str, options))}: {ratio:.3f}")
+        check(0.7 < ratio < 1.5, f"planned {got['plan']['peak_bytes']}, was {got['peak_memory_bytes']}")

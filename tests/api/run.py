@@ -47,7 +47,7 @@ def main():
     chosen = [t for t in kit.TESTS if not wanted or any(w in t.__name__ for w in wanted)]
     outcomes = [run_one(t) for t in chosen]
     for note in kit.NOTES:
-        print(note)
+        print(f"note: {note}")
     counts = [outcomes.count(o) for o in ("ok", "FAIL", "skip")]
     print("{} passed, {} failed, {} skipped".format(*counts))
     return 1 if counts[1] or not outcomes else 0

@@ -1,4 +1,5 @@
-/* request_fixture.h - the released model's constants, as far as a request meets them, and a request to start from. */
+/* request_fixture.h - the released model's constants, as far as a request meets them, and a request to start
+ * from. */
 #ifndef REQUEST_FIXTURE_H
 #define REQUEST_FIXTURE_H
 

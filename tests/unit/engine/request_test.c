@@ -28,7 +28,8 @@ static void expect_made(const duet_request *r) {
     if (st != DUET_OK) FAIL("refused: %s: %s (got %s)", err.param, err.message, err.value);
 }
 
-/* ---- integer fields: one row per bound --------------------------------------------------------------------- */
+/* ---- integer fields: one row per bound
+ * --------------------------------------------------------------------- */
 
 typedef struct bound {
     const char *param;
@@ -87,7 +88,8 @@ TEST(request_struct_stamp, 2000) {
     EXPECT_EQ(run(&r), DUET_E_USAGE);
 }
 
-/* ---- prompt -------------------------------------------------------------------------------------------------- */
+/* ---- prompt
+ * -------------------------------------------------------------------------------------------------- */
 
 static void refuse_prompt(const char *bytes, int64_t n, const char *code) {
     duet_request r = plain_request();
@@ -155,7 +157,8 @@ TEST(request_prompt_against_model, 2000) {
     EXPECT_STR(err.code, "string_above_max_length");
 }
 
-/* ---- task ---------------------------------------------------------------------------------------------------- */
+/* ---- task
+ * ---------------------------------------------------------------------------------------------------- */
 
 TEST(request_task, 2000) {
     duet_request r = plain_request();
@@ -173,7 +176,8 @@ TEST(request_task, 2000) {
     EXPECT_STR(err.code, "unsupported_parameter");
 }
 
-/* ---- duration ------------------------------------------------------------------------------------------------ */
+/* ---- duration
+ * ------------------------------------------------------------------------------------------------ */
 
 typedef struct duration_row {
     double seconds;
@@ -229,7 +233,8 @@ TEST(request_frames_snap_and_any_length, 2000) {
     expect_refused(&r, "num_frames", "conflicting_parameters", NULL);
 }
 
-/* ---- canvas -------------------------------------------------------------------------------------------------- */
+/* ---- canvas
+ * -------------------------------------------------------------------------------------------------- */
 
 static duet_status canvas(int64_t w, int64_t h) {
     duet_request r = plain_request();
@@ -375,7 +380,8 @@ TEST(request_nearest_canvas_is_accepted, 10000) {
     }
 }
 
-/* ---- schedule ------------------------------------------------------------------------------------------------ */
+/* ---- schedule
+ * ------------------------------------------------------------------------------------------------ */
 
 TEST(request_steps, 2000) {
     duet_request r = plain_request();
@@ -473,7 +479,8 @@ TEST(request_pinned_schedule, 2000) {
     EXPECT_STR(err.nearest, "12");
 }
 
-/* ---- outputs and words --------------------------------------------------------------------------------------- */
+/* ---- outputs and words
+ * --------------------------------------------------------------------------------------- */
 
 TEST(request_seed, 2000) {
     duet_request r = plain_request();
