@@ -11,17 +11,24 @@
 
 #include "harness/harness.h"
 
+/* Aligned copies of tensors that the file does not align; a list behind a pointer, so that reading stays const. */
+typedef struct fixture_copy {
+    struct fixture_copy *next;
+    double data[];
+} fixture_copy;
+
 typedef struct fixture {
     char path[1024], *header; /* JSON, NUL-terminated */
     const unsigned char *data;
     unsigned char *file;
+    fixture_copy **copies;
 } fixture;
 
 typedef struct fixture_tensor {
     char dtype[8];
     int rank;
     int64_t dim[8], n;
-    const void *data; /* as stored; 8-byte aligned only if the writer aligned it */
+    const void *data; /* 8-byte aligned; valid until the fixture is closed */
 } fixture_tensor;
 
 static inline unsigned char *fixture__read(const char *path, size_t *bytes) {
@@ -50,6 +57,7 @@ static inline fixture fixture_open_path(const char *path) {
     memcpy(f.header, f.file + 8, header_bytes);
     f.header[header_bytes] = '\0';
     f.data = f.file + 8 + header_bytes;
+    f.copies = calloc(1, sizeof *f.copies);
     return f;
 }
 
@@ -60,6 +68,12 @@ static inline fixture fixture_open(const char *name) {
 }
 
 static inline void fixture_close(fixture *f) {
+    while (f->copies && *f->copies) {
+        fixture_copy *copy = *f->copies;
+        *f->copies = copy->next;
+        free(copy);
+    }
+    free(f->copies);
     free(f->header);
     free(f->file);
     *f = (fixture){.file = NULL};
@@ -69,6 +83,16 @@ static inline const char *fixture__value(const fixture *f, const char *entry, co
     const char *at = strstr(entry, key), *end = strchr(entry, '}');
     if (!at || at > end) FAIL("%s: no %s", f->path, key);
     return at + strlen(key);
+}
+
+static inline const void *fixture__aligned(const fixture *f, const unsigned char *data, size_t bytes) {
+    if ((uintptr_t)data % sizeof(double) == 0) return data;
+    fixture_copy *copy = malloc(sizeof *copy + bytes);
+    if (!copy) FAIL("%s: no memory", f->path);
+    memcpy(copy->data, data, bytes);
+    copy->next = *f->copies;
+    *f->copies = copy;
+    return copy->data;
 }
 
 static inline bool fixture_has(const fixture *f, const char *name) {
@@ -89,7 +113,9 @@ static inline fixture_tensor fixture_get(const fixture *f, const char *name) {
         t.dim[t.rank] = strtoll(at, &next, 10);
         t.n *= t.dim[t.rank++];
     }
-    t.data = f->data + strtoll(strchr(fixture__value(f, entry, "\"data_offsets\":"), '[') + 1, NULL, 10);
+    char *end;
+    int64_t first = strtoll(strchr(fixture__value(f, entry, "\"data_offsets\":"), '[') + 1, &end, 10);
+    t.data = fixture__aligned(f, f->data + first, (size_t)(strtoll(end + 1, NULL, 10) - first));
     return t;
 }
 
