@@ -22,7 +22,10 @@ static duet_status open_tokenizer(duet_engine *e, duet_error *err) {
     if (e->tokenizer) return DUET_OK;
     duet_tokenizer_files files;
     duet_status st = duet_model_tokenizer_files(e->model, &files, err);
-    return st == DUET_OK ? duet_tokenizer_open(&files, &e->tokenizer, err) : st;
+    if (st == DUET_OK) st = duet_tokenizer_open(&files, &e->tokenizer, err);
+    if (st == DUET_OK) st = duet_tokenizer_check(e->tokenizer, &duet_model_config_get(e->model)->text, err);
+    if (st != DUET_OK) duet_tokenizer_close(&e->tokenizer);
+    return st;
 }
 
 /* Token ids, unless a vision token stands in the prompt: then they would mean something else. */

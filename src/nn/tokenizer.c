@@ -129,6 +129,28 @@ int32_t duet_tokenizer_id(const duet_tokenizer *tokenizer, const char *added_tok
     return id >= 0 && (size_t)tokenizer->token[id].n_bytes == length ? id : -1;
 }
 
+duet_status duet_tokenizer_check(const duet_tokenizer *t, const duet_text_config *config, duet_error *err) {
+    const struct {
+        const char *name;
+        int32_t id;
+    } stated[] = {{"<|vision_start|>", config->vision_start_id},
+                  {"<|vision_end|>", config->vision_end_id},
+                  {"<|image_pad|>", config->image_pad_id},
+                  {"<|video_pad|>", config->video_pad_id}};
+    if (t->n_tokens > config->vocab)
+        return duet_fail(err, DUET_E_MODEL,
+                         "tokenizer: ids go up to %d, the text encoder's embedding has %d rows",
+                         t->n_tokens - 1, config->vocab);
+    for (size_t i = 0; i < sizeof stated / sizeof *stated; i++) {
+        int32_t id = duet_tokenizer_id(t, stated[i].name);
+        if (id >= 0 && id != stated[i].id)
+            return duet_fail(err, DUET_E_MODEL,
+                             "tokenizer: %s has the id %d, the text encoder's configuration says %d",
+                             stated[i].name, id, stated[i].id);
+    }
+    return DUET_OK;
+}
+
 const char *duet_tokenizer_find_vision_token(const duet_tokenizer *t, const char *utf8, int64_t n_bytes) {
     static const char *const names[] = {"<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
                                         "<|image_pad|>", "<|video_pad|>"};

@@ -17,6 +17,10 @@ void duet_tokenizer_close(duet_tokenizer **tokenizer);
  * (param "prompt", code invalid_encoding). */
 duet_status duet_tokenizer_encode(const duet_tokenizer *tokenizer, const char *utf8, int64_t n_bytes,
                                   int32_t **ids, int64_t *n_ids, duet_error *err);
+/* Does it belong to this text encoder: every id has an embedding row, and the vision tokens have the ids that the
+ * configuration states. DUET_E_MODEL names what differs. */
+duet_status duet_tokenizer_check(const duet_tokenizer *tokenizer, const duet_text_config *config,
+                                 duet_error *err);
 int32_t duet_tokenizer_size(const duet_tokenizer *tokenizer);                        /* highest id + 1 */
 int32_t duet_tokenizer_id(const duet_tokenizer *tokenizer, const char *added_token); /* -1 when unknown */
 /* First of the vision tokens contained in the text as literal markup, or NULL; points into the tokenizer. */

@@ -319,6 +319,21 @@ TEST(vision_tokens_are_found_as_they_would_be_encoded, 1000) {
     duet_tokenizer_close(&t);
 }
 
+TEST(a_tokenizer_must_belong_to_its_text_encoder, 1000) {
+    duet_tokenizer *t = open_tiny(NULL, 0, 0); /* ids to 261; 256 and 257 are vision tokens */
+    duet_text_config c = {.vocab = 262, .vision_start_id = 256, .image_pad_id = 257};
+    duet_error e = {0}, e2 = {0}, e3 = {0};
+    EXPECT_OK(duet_tokenizer_check(t, &c, &e), e);
+    c.vocab = 261;
+    EXPECT_EQ(duet_tokenizer_check(t, &c, &e2), DUET_E_MODEL);
+    EXPECT_HAS(e2.message, "up to 261");
+    c.vocab = 300;
+    c.image_pad_id = 258;
+    EXPECT_EQ(duet_tokenizer_check(t, &c, &e3), DUET_E_MODEL);
+    EXPECT_HAS(e3.message, "<|image_pad|>");
+    duet_tokenizer_close(&t);
+}
+
 TEST(invalid_utf8_is_refused, 1000) {
     static const char *const bad[] = {"a\x80", "\xc0\x80", "\xed\xa0\x80", "\xe2\x82", "<d>\xff"};
     duet_tokenizer *t = open_tiny(NULL, 0, 0);
