@@ -51,12 +51,15 @@ finish() {
 have() { [ -x "$1" ]; }
 
 tools/setup.sh test || finish
+# The distribution's Python has the distribution's numpy; another one first in PATH may not.
+python=python3
+[ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import numpy' 2>/dev/null && python=/usr/bin/python3
 werror=OFF
 [ -n "${CI:-}" ] && werror=ON
 step configure cmake --preset release -DDUET_WERROR=$werror || { failed=$((failed + 1)); finish; }
 step build cmake --build --preset release || finish
-step include_directions python3 tools/check_includes.py
-step repository python3 tools/check_repository.py
+step include_directions $python tools/check_includes.py
+step repository $python tools/check_repository.py
 step unit build/duet_unit
 have build/duet_checkop && step checkop build/duet_checkop
 step aarch64_compiles tools/check_aarch64.sh
@@ -68,10 +71,11 @@ done
 for fuzz in build/fuzz_*; do
     have "$fuzz" && step "$(basename "$fuzz")" "$fuzz" "tests/fuzz/corpus/$(basename "$fuzz")"
 done
+[ -f tools/oracle/check_requests.py ] && step requests $python tools/oracle/check_requests.py --duet build/duet
 for script in tests/tools/*_test.py tests/docs/*_test.py; do
-    [ -f "$script" ] && step "$(basename "$script" .py)" python3 "$script"
+    [ -f "$script" ] && step "$(basename "$script" .py)" $python "$script"
 done
-[ -f tests/api/run.py ] && step api python3 tests/api/run.py build/duet
+[ -f tests/api/run.py ] && step api $python tests/api/run.py build/duet
 
 step engine_only_build bash -c 'cmake --preset engine-only && cmake --build --preset engine-only'
 have build-engine/duet_unit && step engine_only_unit build-engine/duet_unit

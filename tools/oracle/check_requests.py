@@ -145,7 +145,7 @@ def main():
     with open(os.path.join(FIXTURES, "requests.json"), encoding="utf-8") as f:
         entries = [e for e in json.load(f)["requests"] if not args.names or e["name"] in args.names]
     held = [check(args, entry, rules) for entry in entries]
-    print(f"{sum(held)} of {len(held)} requests hold")
+    print(f"{sum(held)} passed, {len(held) - sum(held)} failed, 0 skipped")
     return 0 if held and all(held) else 1
 
 
