@@ -65,7 +65,7 @@ have build/duet_checkop && step checkop build/duet_checkop
 step aarch64_compiles tools/check_aarch64.sh
 [ "$mode" = quick ] && finish
 
-for program in duet_parity duet_media_test duet_fault; do
+for program in duet_parity duet_media_test duet_embed duet_fault; do
     have "build/$program" && step "$program" "build/$program"
 done
 for fuzz in build/fuzz_*; do

@@ -18,6 +18,7 @@ duet_test_program(fault fault duet_engine)
 target_sources(duet_fault PRIVATE tests/support/pipeline.c)
 if(NOT DUET_ENGINE_ONLY)
   duet_test_program(media_test media duet_api)
+  duet_test_program(embed embed duet_api)
 endif()
 
 # Fuzz targets: libFuzzer with clang, else a driver that replays files (the corpora run in every test run).

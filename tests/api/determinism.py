@@ -1,4 +1,6 @@
 """Same request, same bytes: whatever the layout, the thread count, or who asked before (promise P1)."""
+import os
+
 from kit import check, duet, equal, expect, model, quick, refused, side, test
 
 
@@ -52,3 +54,22 @@ def injected_noise_gives_the_clip_that_drew_it(tmp):
     check(run.code == 2 and "bad.safetensors" in run.err, f"damaged noise: {run}")
     refused(duet("generate", *quick(path), "--prompt", "x", "--init-noise", tmp / "no", "--output", tmp / "b.mp4"), "init_noise")
     check(not (tmp / "b.mp4").exists(), "a clip was written")
+
+
+@test
+def the_wall_changes_nothing(tmp):
+    """Reference kernels behind a wall (device addresses that fault, two queues) give the bytes of the plain ones."""
+    for seed in (0, 2):
+        plain, walled = (clip(model(seed), tmp / f"{b}{seed}.mp4", "--backend", b) for b in ("ref", "walled"))
+        check(plain == walled, f"model {seed}: the walled device gives other bytes")
+
+
+@test
+def instruction_levels_can_be_pinned(tmp):
+    flags = open("/proc/cpuinfo").read() if os.path.exists("/proc/cpuinfo") else ""
+    for level, needs in [("scalar", ""), ("avx2", " avx2 "), ("avx512", " avx512bw ")]:
+        run = duet("generate", *quick(model()), "--prompt", "x", "--cpu-level", level, "--output", tmp / f"{level}.mp4", "--json")
+        if needs and needs not in flags:
+            refused(run, exit_code=2)
+        else:
+            check(level in expect(run, 0).json()["device"], f"another level than {level}: {run}")
