@@ -19,7 +19,7 @@ enum { NV = 2, NR = NV * VL };
 
 /* Keys per step of attention; also the row distance of its probabilities, which the rows form below knows at
  * compile time. */
-enum { KEY_TILE = 64 };
+enum { KEY_TILE = 128 };
 
 typedef struct tile_args {
     const float *a, *b;
