@@ -1,7 +1,7 @@
 /* linear_kernel.h - y = x w^T + b by packed panels.
  *
  *     rows in chunks of CHUNK_ROWS                 x of a chunk is packed once: panels of MR rows, k-major
- *       a task: COL_BLOCK columns, some rows
+ *       a task: up to COL_BLOCK columns, some rows
  *         k in blocks of K_BLOCK                   the task packs its columns of w (widening them): fits the L2 cache
  *           panels of x (fit L1)  x  panels of w   register tiles; y takes the partial sums between k blocks
  *
@@ -12,13 +12,14 @@
 
 #include "backend/cpu/tile_kernel.h"
 
-enum { CHUNK_ROWS = 1008, COL_BLOCK = 4 * 32, K_BLOCK = 384, WANTED_TASKS = 8, PACK_PANELS = 4 };
+enum { CHUNK_ROWS = 1008, COL_BLOCK = 4 * 32, K_BLOCK = 384, WANTED_TASKS = 16, PACK_PANELS = 4 };
 
 typedef struct linear_plan {
     const duet_linear_args *a;
     float *x_panels;         /* [panels][cols_in][MR] */
     char *w_blocks;          /* per thread: [COL_BLOCK/NR][K_BLOCK][NR] */
     const float *bias;       /* [cols_out] or NULL */
+    int64_t col_block;       /* columns per task, <= COL_BLOCK */
     int64_t first_row, rows; /* this chunk */
     int64_t row_parts, part_panels;
 } linear_plan;
@@ -90,7 +91,7 @@ static void linear_task(void *arg, int64_t task, int thread) {
     const linear_plan *p = arg;
     const duet_linear_args *a = p->a;
     float *w = (float *)(p->w_blocks + (size_t)thread * W_BLOCK_BYTES);
-    int64_t col = task / p->row_parts * COL_BLOCK, n = min_i64(COL_BLOCK, a->cols_out - col);
+    int64_t col = task / p->row_parts * p->col_block, n = min_i64(p->col_block, a->cols_out - col);
     for (int64_t k = 0; k < a->cols_in; k += K_BLOCK) {
         int64_t n_k = min_i64(K_BLOCK, a->cols_in - k);
         pack_w(a, w, col, n, k, n_k);
@@ -98,10 +99,16 @@ static void linear_task(void *arg, int64_t task, int thread) {
     }
 }
 
-/* Few column blocks: cut the rows too, but not below eight panels, or packing w again would show. */
+/* Enough tasks for many threads: narrower blocks first (64 columns are as fast), then fewer rows, but not below eight
+ * panels, or packing w again for each part would show. */
+static int64_t pick_col_block(int64_t cols) {
+    return ceil_div(cols, COL_BLOCK) < WANTED_TASKS ? COL_BLOCK / 2 : COL_BLOCK;
+}
+
 static void cut_rows(linear_plan *p, int64_t col_blocks) {
     int64_t panels = ceil_div(p->rows, MR);
-    int64_t parts = min_i64(ceil_div(WANTED_TASKS, col_blocks), max_i64(1, panels / 8));
+    int64_t parts = col_blocks < WANTED_TASKS / 2 ? ceil_div(WANTED_TASKS, col_blocks) : 1;
+    parts = min_i64(parts, max_i64(1, panels / 8));
     p->part_panels = ceil_div(panels, parts);
     p->row_parts = ceil_div(panels, p->part_panels);
 }
@@ -116,7 +123,8 @@ static void linear_run(const duet_kernel_ctx *ctx, const duet_linear_args *a) {
             duet_widen_to_f32(a->bias->dtype, duet_weight_row(a->bias, a->row0 + n), 1, bias + n);
         p.bias = bias;
     }
-    int64_t col_blocks = ceil_div(a->cols_out, COL_BLOCK);
+    p.col_block = pick_col_block(a->cols_out);
+    int64_t col_blocks = ceil_div(a->cols_out, p.col_block);
     for (p.first_row = 0; p.first_row < a->rows; p.first_row += CHUNK_ROWS) {
         p.rows = min_i64(CHUNK_ROWS, a->rows - p.first_row);
         cut_rows(&p, col_blocks);
