@@ -26,6 +26,7 @@ import tempfile
 import time
 
 import compare
+import convert
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAGES = ("evaluation", "video_decode")
@@ -148,7 +149,19 @@ class TorchSide:
 
 
 def duet_round(args, model, stage):
-    command = [args.duet, "bench", "--model", model, "--stage", stage, "--size", args.size, "--json", "--runs", "1"]
+    command = [
+        args.duet,
+        "bench",
+        "--model",
+        model,
+        "--stage",
+        stage,
+        "--size",
+        args.size,
+        "--json",
+        "--runs",
+        "1",
+    ]
     command += [
         "--num-frames",
         str(args.num_frames),
@@ -161,30 +174,12 @@ def duet_round(args, model, stage):
 
 
 def checkpoints(args, shape):
-    """(native root, tree) of one shape, kept in the work folder."""
+    """(native root, tree) of one shape, in the work folder."""
     native, tree = (os.path.join(args.work, f"{shape}-{kind}") for kind in ("native", "tree"))
-    if not os.path.exists(native):
-        synth = [
-            args.duet,
-            "synth",
-            "--shape",
-            shape,
-            "--layout",
-            "native",
-            "--partition",
-            "fl2va",
-            "--seed",
-            "0",
-        ]
-        subprocess.run([*synth, "--out", native], check=True, stdout=subprocess.DEVNULL)
-    if not os.path.exists(os.path.join(tree, "model_index.json")):
-        shutil.rmtree(tree, ignore_errors=True)
-        script = os.path.join(HERE, "convert.py")
-        subprocess.run(
-            [sys.executable, script, native, tree, "--converter", args.converter],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+    shutil.rmtree(native, ignore_errors=True)
+    synth = [args.duet, "synth", "--shape", shape, "--layout", "native", "--partition", "fl2va"]
+    subprocess.run([*synth, "--seed", "0", "--out", native], check=True, stdout=subprocess.DEVNULL)
+    convert.ensure(native, tree, args.converter)
     return native, tree
 
 

@@ -10,6 +10,7 @@ More options for duet after `--`, for instance `-- --backend ref --threads 3`. E
 """
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ import sys
 import time
 
 import compare
+import convert
+import overrides
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.normpath(os.path.join(HERE, "..", "..", "tests", "fixtures"))
@@ -44,12 +47,24 @@ def run(command, log):
         raise RuntimeError(f"{' '.join(command[:3])} ... exited {code}:\n{tail}")
 
 
-def model(args, seed):
-    """A checkpoint of one seed in the layout that duet is to read."""
-    path = os.path.join(args.work, f"{args.layout}{seed}")
-    if not os.path.exists(path):
-        synth = [args.duet, "synth", "--shape", "tiny", "--layout", args.layout, "--partition", "both"]
-        run([*synth, "--seed", str(seed), "--out", path], path + ".log")
+@functools.lru_cache(maxsize=None)
+def model(duet, work, layout, seed):
+    """A checkpoint of one seed in one layout, made afresh once per run."""
+    path = os.path.join(work, f"{layout}{seed}")
+    shutil.rmtree(path, ignore_errors=True)
+    command = [
+        duet,
+        "synth",
+        "--shape",
+        "tiny",
+        "--layout",
+        layout,
+        "--partition",
+        "both",
+        "--seed",
+        str(seed),
+    ]
+    run([*command, "--out", path], path + ".log")
     return path
 
 
@@ -64,7 +79,7 @@ def dump_of_duet(args, entry):
         args.duet,
         "generate",
         "--model",
-        model(args, entry["set"]),
+        model(args.duet, args.work, args.layout, entry["set"]),
         "--prompt-file",
         prompt,
         *options_of(entry),
@@ -77,21 +92,26 @@ def dump_of_duet(args, entry):
 
 def dump_of_reference(args, entry):
     out = os.path.join(args.work, f"reference-{entry['name']}")
-    tree = os.path.join(args.work, f"tree{entry['set']}")
-    if not os.path.exists(os.path.join(tree, "model_index.json")):
-        native = model(argparse.Namespace(**{**vars(args), "layout": "native"}), entry["set"])
-        script = os.path.join(HERE, "convert.py")
-        run([sys.executable, script, native, tree, "--converter", args.converter], tree + ".log")
-    wanted = os.path.join(out, "request.json")
-    if not os.path.exists(wanted) or json.load(open(wanted, encoding="utf-8")) != entry:
+    native, tree = model(args.duet, args.work, "native", entry["set"]), os.path.join(
+        args.work, f"tree{entry['set']}"
+    )
+    convert.ensure(native, tree, args.converter)
+    wanted, made = os.path.join(out, "request.json"), os.path.join(tree, "made_of.json")
+    stamp = {"request": entry, "taps": args.tap, "weights": overrides.read_json(made)}
+    if not os.path.exists(wanted + ".done") or overrides.read_json(wanted + ".done") != stamp:
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out)
-        script = os.path.join(HERE, "run_reference.py")
-        with open(wanted, "w", encoding="utf-8") as f:
-            json.dump(entry, f)
+        write_json(wanted, entry)
         taps = [part for pattern in args.tap for part in ("--tap", pattern)]
+        script = os.path.join(HERE, "run_reference.py")
         run([sys.executable, script, tree, "--request", wanted, "--out", out, *taps], out + ".log")
+        write_json(wanted + ".done", stamp)
     return out
+
+
+def write_json(path, value):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(value, f)
 
 
 def check(args, entry, rules):

@@ -7,7 +7,6 @@ visual and audio conditions, targets), in a layout that the reference's own func
 
 from types import SimpleNamespace
 
-import numpy as np
 import samples
 import taps
 import torch

@@ -12,8 +12,10 @@ What is ours stands in `overrides.py`.
 import argparse
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
 import sys
 
 import overrides
@@ -69,6 +71,29 @@ def convert(native, out, converter, shard_bytes=SHARD_BYTES):
     for folder in ("text_encoder", "tokenizer", "processor"):
         shutil.copytree(os.path.join(shared, folder), os.path.join(out, folder), dirs_exist_ok=True)
     overrides.write_our_keys(out, overrides.our_keys(overrides.read_json(shared, "model_index.json")))
+
+
+def digests(root):
+    """SHA-256 of every file below a folder, by relative path."""
+    found = {}
+    for folder, _, files in sorted(os.walk(root)):
+        for file in sorted(files):
+            path = os.path.join(folder, file)
+            with open(path, "rb") as f:
+                found[os.path.relpath(path, root)] = hashlib.file_digest(f, "sha256").hexdigest()
+    return found
+
+
+def ensure(native, tree, converter_path):
+    """Make `tree` of `native`, in a process of its own, unless it was made of these very files before."""
+    stamp, made_of = os.path.join(tree, "made_of.json"), digests(native)
+    if os.path.exists(stamp) and overrides.read_json(stamp) == made_of:
+        return
+    shutil.rmtree(tree, ignore_errors=True)
+    command = [sys.executable, __file__, native, tree, "--converter", converter_path]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    with open(stamp, "w", encoding="utf-8") as f:
+        json.dump(made_of, f)
 
 
 def main():

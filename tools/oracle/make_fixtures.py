@@ -12,13 +12,13 @@ Parts: golden, tokenizer, tiny, requests. About ten minutes on two cores.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 
+import convert
 import environment
 import samples
 import tensors
@@ -76,17 +76,6 @@ def video_cases(patch):
     return cases
 
 
-def digests(root):
-    """SHA-256 of every file below a folder, by relative path."""
-    found = {}
-    for folder, _, files in sorted(os.walk(root)):
-        for file in sorted(files):
-            path = os.path.join(folder, file)
-            with open(path, "rb") as f:
-                found[os.path.relpath(path, root)] = hashlib.sha256(f.read()).hexdigest()
-    return found
-
-
 def write(name, values):
     path = os.path.join(OUT, name)
     tensors.write(path, values, {"environment": environment.describe()})
@@ -98,14 +87,11 @@ def run(*command):
 
 
 def checkpoint(args, seed):
-    """(native root, diffusers tree) of one seed, made afresh in the work folder."""
+    """(native root, diffusers tree) of one seed."""
     native, tree = (os.path.join(args.work, f"{kind}{seed}") for kind in ("native", "tree"))
-    if os.path.exists(os.path.join(tree, "modular_model_index.json")):
-        return native, tree
-    for folder in (native, tree):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(native, ignore_errors=True)
     synth(args, "native", seed, native)
-    run(sys.executable, os.path.join(HERE, "convert.py"), native, tree, "--converter", args.converter)
+    convert.ensure(native, tree, args.converter)
     return native, tree
 
 
@@ -168,7 +154,7 @@ def make_tiny(args):
         folder = os.path.join(OUT, "tiny", f"set{seed}")
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "weights.json"), "w", encoding="utf-8") as f:
-            json.dump({"seed": seed, "sha256": digests(native)}, f, indent=1)
+            json.dump({"seed": seed, "sha256": convert.digests(native)}, f, indent=1)
             f.write("\n")
         script = os.path.join(HERE, "tokenizer_goldens.py")
         run(
