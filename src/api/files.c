@@ -166,9 +166,8 @@ static duet_status check_readable(const char *param, const char *path, duet_erro
 }
 
 duet_status duet_output_check(const duet_request *r, duet_error *err) {
-    duet_status st = DUET_OK;
-    if (!r || r->struct_bytes != sizeof *r)
-        return duet_fail(err, DUET_E_USAGE, "duet_request: not filled by duet_request_defaults");
+    duet_status st = duet_request_check(r, err); /* names are built from numbers and endings that it holds */
+    if (st != DUET_OK) return st;
     if (!r->output)
         return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
     int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from kit import Skip, check, duet, equal, expect, refused, test
+from kit import Skip, check, duet, equal, expect, model, refused, test
 
 COMMANDS = ["generate", "decode", "plan", "info", "synth", "bench"]
 
@@ -108,3 +108,19 @@ def public_header_compiles_alone(tmp):
                                "-fsyntax-only", "-I", root, "-"], input=b'#include "duet/duet.h"\n', stderr=subprocess.PIPE,
                               check=False)
         equal((done.returncode, done.stderr.decode()), (0, ""), f"duet.h as {standard}")
+
+
+@test
+def bench_reports_stages(tmp):
+    got = expect(duet("bench", model(), "--size", "128x128", "--runs", 1, "--json"), 0).json()
+    equal(sorted(got["stages"]), ["audio_decode", "evaluation", "video_decode"], "stages")
+    for name, stage in got["stages"].items():
+        check(stage["seconds"] > 0 and stage["flops"] > 0 and stage["percent_of_product"] > 0, f"{name}: {stage}")
+    one = expect(duet("bench", model(), "--size", "128x128", "--runs", 2, "--stage", "evaluation", "--dump", tmp / "d", "--json"),
+                 0).json()
+    equal((one["stage"], len(one["stages"]["evaluation"]["runs"])), ("evaluation", 2), "one stage")
+    check("product" not in one, "ceilings were measured for one stage")
+    check(list((tmp / "d").glob("*.safetensors")), "no outputs were dumped")
+    refused(duet("bench", model(), "--stage", "nothing"), "stage")
+    refused(duet("bench", model(), "--runs", "0"), "runs")
+    refused(duet("bench", model(), "--size", "131x128"), "size")
