@@ -130,20 +130,23 @@ static inline int64_t *parity_positions(const fixture *f, const char *name, int 
     bool whole = k == 0 && fixture_has(f, name);
     if (!whole && !fixture_has(f, entry)) return NULL;
     fixture_tensor t = fixture_get(f, whole ? name : entry);
+    const int32_t *index[DUET_MAX_RANK] = {NULL};
     EXPECT_EQ(t.rank, shape->rank);
+    for (int a = 0; a < t.rank; a++) {
+        snprintf(axis, sizeof axis, "%s.axis%d", entry, a);
+        if (!whole)
+            index[a] = fixture_get(f, axis).data;
+        else
+            EXPECT_EQ(t.dim[a], shape->dim[a]);
+    }
     int64_t *at = duet_calloc((size_t)t.n, sizeof *at, DUET_MEM_TENSOR);
     EXPECT(at);
     for (int64_t i = 0; i < t.n; i++) {
         int64_t rest = i, stride = 1;
         for (int a = t.rank - 1; a >= 0; a--) {
-            int64_t index = rest % t.dim[a];
+            int64_t place = rest % t.dim[a];
             rest /= t.dim[a];
-            if (!whole) {
-                snprintf(axis, sizeof axis, "%s.axis%d", entry, a);
-                index = ((const int32_t *)fixture_get(f, axis).data)[index];
-            } else
-                EXPECT_EQ(t.dim[a], shape->dim[a]);
-            at[i] += index * stride;
+            at[i] += (whole ? place : index[a][place]) * stride;
             stride *= shape->dim[a];
         }
     }
