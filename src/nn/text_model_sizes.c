@@ -1,8 +1,8 @@
 /* text_model_sizes.c - how big everything of the text model is: activations, row chunks, op scratch.
  *
- * Pure functions of the configuration and the number of rows. The plan adds them up before any weight is open,
- * and the run places its buffers and fills its arguments by the same ones, so that what was announced is what
- * is used (promise P6). */
+ * Pure functions of the configuration and the number of rows. The plan adds them up before any weight is
+ * open, and the run places its buffers and fills its arguments by the same ones, so that what was
+ * announced is what is used (promise P6). */
 #include <math.h>
 
 #include "nn/text_model_int.h"

@@ -2,8 +2,9 @@
  *
  *     bytes -> [added tokens | pieces between] -> NFC of a piece -> pre-tokens -> BPE of their bytes -> ids
  *
- * Added tokens are found on the raw bytes, and NFC is taken of each piece by itself: a combining mark right after a markup token
- * does not combine with it. The order of the four steps is what makes the ids those of the released tokenizer. */
+ * Added tokens are found on the raw bytes, and NFC is taken of each piece by itself: a combining mark
+ * right after a markup token does not combine with it. The order of the four steps is what makes the ids
+ * those of the released tokenizer. */
 #include "nn/tokenizer.h"
 
 #include <string.h>

@@ -13,12 +13,12 @@ typedef struct duet_tokenizer duet_tokenizer;
 duet_status duet_tokenizer_open(const duet_tokenizer_files *files, duet_tokenizer **out, duet_error *err);
 void duet_tokenizer_close(duet_tokenizer **tokenizer);
 
-/* Encode one segment. *ids is allocated (duet_free; NULL when the segment is empty); it may contain NULs. Invalid UTF-8 is refused
- * (param "prompt", code invalid_encoding). */
+/* Encode one segment. *ids is allocated (duet_free; NULL when the segment is empty); it may contain NULs.
+ * Invalid UTF-8 is refused (param "prompt", code invalid_encoding). */
 duet_status duet_tokenizer_encode(const duet_tokenizer *tokenizer, const char *utf8, int64_t n_bytes,
                                   int32_t **ids, int64_t *n_ids, duet_error *err);
-/* Does it belong to this text encoder: every id has an embedding row, and the vision tokens have the ids that the
- * configuration states. DUET_E_MODEL names what differs. */
+/* Does it belong to this text encoder: every id has an embedding row, and the vision tokens have the ids
+ * that the configuration states. DUET_E_MODEL names what differs. */
 duet_status duet_tokenizer_check(const duet_tokenizer *tokenizer, const duet_text_config *config,
                                  duet_error *err);
 int32_t duet_tokenizer_size(const duet_tokenizer *tokenizer);                        /* highest id + 1 */

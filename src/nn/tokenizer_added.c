@@ -1,11 +1,12 @@
 /* tokenizer_added.c - added tokens: markup that is cut out of a text before anything else looks at it.
  *
- * Three sources in tokenizer_config.json, read in this order. `added_tokens_decoder` states ids. The named tokens (`eos_token`
- * and so on) and then `additional_special_tokens` give texts; those that are known already keep their id, the others are
- * appended after the highest id (that is how the released files define <d>, </d> and the other markup of this model, which stands
- * in no table).
+ * Three sources in tokenizer_config.json, read in this order. `added_tokens_decoder` states ids. The named
+ * tokens (`eos_token` and so on) and then `additional_special_tokens` give texts; those that are known
+ * already keep their id, the others are appended after the highest id (that is how the released files
+ * define <d>, </d> and the other markup of this model, which stands in no table).
  *
- * Matching is plain: on raw bytes, longest first, no stripping, no word boundaries. A file that asks for anything else is refused. */
+ * Matching is plain: on raw bytes, longest first, no stripping, no word boundaries. A file that asks for
+ * anything else is refused. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,8 @@ static duet_status add(duet_tokenizer *t, const char *content, int32_t id, duet_
     return DUET_OK;
 }
 
-/* Ids are used as stated, and the reference library numbers on from the size of what it has: the two agree only without gaps.
- * Behind a gap a prompt would silently get other ids than its model was trained with. */
+/* Ids are used as stated, and the reference library numbers on from the size of what it has: the two agree
+ * only without gaps. Behind a gap a prompt would silently get other ids than its model was trained with. */
 static duet_status check_gaps(const duet_tokenizer *t, duet_error *err) {
     for (int32_t id = 0; id < t->n_tokens; id++)
         if (!t->token[id].bytes)

@@ -1,9 +1,10 @@
 /* tokenizer_bpe.c - byte-level BPE of one pre-token in O(n log n).
  *
- * The symbols form a linked list in an array; every adjacent pair that some merge names is a candidate in a heap ordered by (rank,
- * position). Popping the best candidate joins its two symbols and offers the two new neighbourhoods. Candidates are never
- * removed when one of their symbols changes: a popped one counts only if the pair still stands as it did when it was offered,
- * which the id of the result tells (a symbol only ever grows, so a changed pair spells another, longer token).
+ * The symbols form a linked list in an array; every adjacent pair that some merge names is a candidate in
+ * a heap ordered by (rank, position). Popping the best candidate joins its two symbols and offers the two
+ * new neighbourhoods. Candidates are never removed when one of their symbols changes: a popped one counts
+ * only if the pair still stands as it did when it was offered, which the id of the result tells (a symbol
+ * only ever grows, so a changed pair spells another, longer token).
  *
  * A pre-token can be as long as the text (scripts without spaces, "AAAA..."), so nothing here may rescan. */
 #include "base/alloc.h"
@@ -69,7 +70,8 @@ static void join(duet__bpe *bpe, const candidate *c) {
     if (left->next >= 0) bpe->symbol[left->next].previous = c->at;
 }
 
-/* Room for n symbols. Candidates: n-1 at the start, and at most two for each of at most n-1 joins, each of which pops one. */
+/* Room for n symbols. Candidates: n-1 at the start, and at most two for each of at most n-1 joins, each of
+ * which pops one. */
 static duet_status reserve(duet__bpe *bpe, int64_t n, duet_error *err) {
     if (n <= bpe->room) return DUET_OK;
     int64_t room = n < 64 ? 64 : n + n / 2;

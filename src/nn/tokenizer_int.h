@@ -70,9 +70,8 @@ struct duet_tokenizer {
     duet__text_map texts; /* ordinary tokens only */
     duet__merge_map merges;
     int64_t n_merges;
-    bool
-        rank_is_id; /* id(merge i) = 256 + i for every merge, as in the released files; nothing relies on it */
-    int32_t *added; /* ids of added tokens, by first byte, then longest first */
+    bool rank_is_id; /* id(merge i) = 256 + i, as in the released files; nothing relies on it */
+    int32_t *added;  /* ids of added tokens, by first byte, then longest first */
     int n_added;
     int added_start[257]; /* added[added_start[b] .. added_start[b+1]-1] begin with byte b */
 };
@@ -81,7 +80,8 @@ struct duet_tokenizer {
 duet_status duet__token_reserve(duet_tokenizer *tokenizer, int32_t id, duet_error *err);
 /* Copy bytes into the arena; the caller guarantees that they come from one of the files. */
 duet__token_text duet__token_text_copy(duet_tokenizer *tokenizer, const char *bytes, int64_t n_bytes);
-/* Bytes that a spelling in byte symbols stands for, at most n_utf8 of them; -1 when it holds anything else. */
+/* Bytes that a spelling in byte symbols stands for, at most n_utf8 of them; -1 when it holds anything
+ * else. */
 int64_t duet__symbols_to_bytes(const char *utf8, int64_t n_utf8, char *bytes);
 /* tokenizer_config.json -> added tokens. */
 duet_status duet__added_tokens_load(duet_tokenizer *tokenizer, const char *json, int64_t n_bytes,

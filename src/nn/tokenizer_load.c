@@ -1,8 +1,10 @@
 /* tokenizer_load.c - vocab.json and merges.txt, checked entry by entry, into the tables of a tokenizer.
  *
- * Both files spell bytes as visible "symbols" (byte 0x20 is U+0120, and so on); nothing else of the program sees that spelling.
+ * Both files spell bytes as visible "symbols" (byte 0x20 is U+0120, and so on); nothing else of the
+ * program sees that spelling.
  *
- * 1. Ids come from vocab.json. The released files also satisfy id(merge i) = 256 + i; that is noted, never assumed.
+ * 1. Ids come from vocab.json. The released files also satisfy id(merge i) = 256 + i; that is noted, never
+ *    assumed.
  * 2. Every single byte has an id, so that any text can be encoded.
  * 3. Both parts of a merge and their concatenation are tokens. Text and id determine each other.
  * 4. Sizes are bounded before anything is allocated; what is wrong is named with its file and entry. */

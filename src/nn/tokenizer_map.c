@@ -1,6 +1,7 @@
 /* tokenizer_map.c - the tokenizer's two hash tables: token bytes -> id, pair of ids -> merge.
  *
- * Linear probing in a power-of-two table at most half full. Filled once while loading, read-only afterwards. */
+ * Linear probing in a power-of-two table at most half full. Filled once while loading, read-only
+ * afterwards. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -2,8 +2,11 @@
  *
  * A scanner equal to the released pattern, alternatives in its order:
  *
- *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* | \s*[\r\n]+ | \s+(?!\S) | \s+
- *      contraction                   word                       number   symbols                    white space
+ *     (?i:'s|'t|'re|'ve|'m|'ll|'d)          contraction
+ *     [^\r\n\p{L}\p{N}]?\p{L}+              word
+ *     \p{N}                                 number
+ *      ?[^\s\p{L}\p{N}]+[\r\n]*             symbols
+ *     \s*[\r\n]+ | \s+(?!\S) | \s+          white space
  *
  * Every scalar begins some pre-token, so the scanner never fails. */
 #include "nn/tokenizer_int.h"
@@ -42,8 +45,8 @@ static int contraction(const uint32_t *s, int64_t n, int64_t at) {
     return 0;
 }
 
-/* White space run from `at`: up to its last line end; else all of it at the end of the text; else all but the last scalar, which
- * goes to the next pre-token, unless that is the only one. */
+/* White space run from `at`: up to its last line end; else all of it at the end of the text; else all but
+ * the last scalar, which goes to the next pre-token, unless that is the only one. */
 static int64_t space_end(const uint32_t *s, int64_t n, int64_t at) {
     int64_t end = at, after_line_end = at;
     while (end < n && duet_unicode_is_space(s[end])) {

@@ -1,4 +1,5 @@
-/* unicode.c - strict UTF-8 and the three character classes of the pre-tokenizer. NFC stands in unicode_nfc.c. */
+/* unicode.c - strict UTF-8 and the three character classes of the pre-tokenizer. NFC stands in
+ * unicode_nfc.c. */
 #include "nn/unicode.h"
 #include "nn/unicode_int.h"
 
@@ -6,8 +7,8 @@ static bool is_continuation(unsigned char byte) {
     return (byte & 0xc0u) == 0x80u;
 }
 
-/* Length of the sequence that a lead byte announces, and its payload bits; 0 for a byte that cannot lead. C0, C1 and F5..FF
- * could only begin overlong forms or values above U+10FFFF. */
+/* Length of the sequence that a lead byte announces, and its payload bits; 0 for a byte that cannot lead.
+ * C0, C1 and F5..FF could only begin overlong forms or values above U+10FFFF. */
 static int lead(unsigned char byte, uint32_t *bits) {
     if (byte < 0x80) return *bits = byte, 1;
     if (byte >= 0xc2 && byte <= 0xdf) return *bits = byte & 0x1fu, 2;
@@ -82,8 +83,8 @@ bool duet_unicode_is_number(uint32_t scalar) {
     return duet__in_ranges(duet__number_ranges, duet__n_number_ranges, scalar);
 }
 
-/* Trap: U+001C..001F are space for some libraries; the White_Space property, and so the tokenizer, says no. Nor are the
- * zero-width characters (U+200B, U+FEFF). */
+/* Trap: U+001C..001F are space for some libraries; the White_Space property, and so the tokenizer, says
+ * no. Nor are the zero-width characters (U+200B, U+FEFF). */
 bool duet_unicode_is_space(uint32_t scalar) {
     static const duet__range spaces[] = {
         {0x09, 0x0d},     {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},

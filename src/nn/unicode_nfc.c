@@ -1,13 +1,15 @@
 /* unicode_nfc.c - NFC as of Unicode 9.0, made from a newer library.
  *
- * The tokenizer's normaliser knows Unicode 9.0: code points assigned later have combining class 0 and neither decompose nor
- * compose. A newer library gives the same result if it never sees those of them that it would treat otherwise. So the text is
- * cut at each one (the list below; it passes through unchanged) and the pieces between are normalised on their own:
+ * The tokenizer's normaliser knows Unicode 9.0: code points assigned later have combining class 0 and
+ * neither decompose nor compose. A newer library gives the same result if it never sees those of them that
+ * it would treat otherwise. So the text is cut at each one (the list below; it passes through unchanged)
+ * and the pieces between are normalised on their own:
  *
  *     a U+0301 | U+0897 | U+0323 b   ->   NFC(a U+0301), U+0897, NFC(U+0323 b)
  *
- * From utf8proc we take the data (decompositions, classes) and the composition, and do the canonical ordering ourselves: a
- * counting sort, because the library's exchange sort takes quadratic time on a long run of marks, which a prompt may hold. */
+ * From utf8proc we take the data (decompositions, classes) and the composition, and do the canonical
+ * ordering ourselves: a counting sort, because the library's exchange sort takes quadratic time on a long
+ * run of marks, which a prompt may hold. */
 #include <string.h>
 
 #include <utf8proc.h>
@@ -22,7 +24,8 @@ enum {
 };
 static const utf8proc_option_t NFC_OPTIONS = (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-/* Code points assigned after Unicode 9.0 that have a combining class, decompose or compose (spec model-conditioning 3.4). */
+/* Code points assigned after Unicode 9.0 that have a combining class, decompose or compose (spec
+ * model-conditioning 3.4). */
 /* clang-format off */
 static const duet__range cut_ranges[] = {
     {0x5C8, 0x5C9}, {0x7FD, 0x7FD}, {0x897, 0x89F}, {0x8CA, 0x8D3}, {0x9FE, 0x9FE},

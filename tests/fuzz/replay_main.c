@@ -1,7 +1,8 @@
-/* replay_main.c - main() of a fuzz target built without libFuzzer: runs every file of the named folders (and files) once.
+/* replay_main.c - main() of a fuzz target built without libFuzzer: runs every file of the named folders
+ * (and files) once.
  *
- * So each corpus, past crashes included, is a regression test with any compiler. The input is copied to a heap block of its exact
- * size: one byte too far is a report under a sanitizer. */
+ * So each corpus, past crashes included, is a regression test with any compiler. The input is copied to a
+ * heap block of its exact size: one byte too far is a report under a sanitizer. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* text_model_parity.c - the text model against the reference library in fp32, on three checkpoints re-made from their seed, and
- * the properties that need no reference (spec model-conditioning 12.5).
+/* text_model_parity.c - the text model against the reference library in fp32, on three checkpoints re-made
+ * from their seed, and the properties that need no reference (spec model-conditioning 12.5).
  *
- * Bounds: every layer's state within 1e-5, both as relative L2 and as largest error over largest value; measured
- * is 1.2e-6. */
+ * Bounds: every layer's state within 1e-5, both as relative L2 and as largest error over largest value;
+ * measured is 1.2e-6. */
 #include "harness/collect.h"
 #include "harness/fixture.h"
 
@@ -150,8 +150,8 @@ TEST(text_states_equal_the_reference_cpu, 30000) {
     compare_all("cpu");
 }
 
-/* On ordinary values eps hides in rounding (a tenth of it moves the result by 1e-6): recorded once more with large ones. The
- * recording has the last rows only. */
+/* On ordinary values eps hides in rounding (a tenth of it moves the result by 1e-6): recorded once more
+ * with large ones. The recording has the last rows only. */
 TEST(text_norms_use_the_configured_eps, 10000) {
     for (int seed = 0; seed < 3; seed++) {
         fixture f = open_recorded(seed, "text_long"), large = open_recorded(seed, "large_eps");

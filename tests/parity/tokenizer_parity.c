@@ -1,4 +1,5 @@
-/* tokenizer_parity.c - generated tokenizers, read through the store, against ids that the reference library gave. */
+/* tokenizer_parity.c - generated tokenizers, read through the store, against ids that the reference
+ * library gave. */
 #include "harness/fixture.h"
 
 #include "base/alloc.h"

@@ -3,16 +3,16 @@
 
     tools/mutants/run.py [--list] [--jobs N] [--keep DIR] [WORD...]      WORD: only mutants whose name contains it
 
-Problem. The chapters on the model list mistakes that are easy to make and that move a result by little. A test suite is worth what
-it catches of them.
+Problem. The chapters on the model list mistakes that are easy to make and that move a result by little. A test suite
+is worth what it catches of them.
 
     tools/mutants/*.toml --- [[mutant]] name, chapter, file, old, new, test
     working tree --copy--> build once --> baseline must pass --> for each: patch, build, run the test, restore
 
 Rules
  1. `old` stands exactly once in `file`; otherwise the mutant is stale, which is a failure of its own.
- 2. `test` is a test program and its filters ("duet_parity transformer"). It must pass without the mutant and, for at least one
-    of its tests, not by skipping; a mutant whose test skips here is counted as skipped, not as caught.
+ 2. `test` is a test program and its filters ("duet_parity transformer"). It must pass without the mutant and, for at
+    least one of its tests, not by skipping; a mutant whose test skips here is counted as skipped, not as caught.
  3. Caught means: the program ran and failed (or crashed). A mutant that does not compile is an error of the mutant.
  4. Nothing outside the copy is touched.
 """
@@ -71,7 +71,8 @@ def stale(mutant: Mutant, root: pathlib.Path) -> str | None:
 
 
 def copy_tree(to: pathlib.Path) -> None:
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
+    list_files = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
+    listed = subprocess.run(list_files, cwd=ROOT, check=True, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         source, target = ROOT / name, to / name
         if not source.is_file() or (target.is_file() and target.read_bytes() == source.read_bytes()):
@@ -90,7 +91,9 @@ def run_test(tree: pathlib.Path, test: str) -> tuple[bool, int, str]:
     """(failed, tests that passed, output)."""
     program, *filters = test.split()
     try:
-        done = subprocess.run([f"build/{program}", *filters], cwd=tree, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+        done = subprocess.run(
+            [f"build/{program}", *filters], cwd=tree, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+        )
     except subprocess.TimeoutExpired:
         return True, 0, "timeout"
     output = done.stdout + done.stderr
@@ -108,7 +111,8 @@ def first_failure(output: str) -> str:
 
 def prepare(tree: pathlib.Path, mutants: list[Mutant], jobs: int) -> dict[str, bool]:
     """Build the copy and run every test once; True for tests that really ran."""
-    subprocess.run(["cmake", "-S", tree, "-B", tree / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], check=True, capture_output=True)
+    configure = ["cmake", "-S", tree, "-B", tree / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+    subprocess.run(configure, check=True, capture_output=True)
     built = build(tree, {m.test.split()[0] for m in mutants}, jobs)
     if built.returncode:
         raise SystemExit("the tree does not build:\n" + (built.stdout + built.stderr)[-3000:])

@@ -1,4 +1,5 @@
-/* text_model_test.c - sizes and rotary tables of the text model; its values are held against the reference in tests/parity. */
+/* text_model_test.c - sizes and rotary tables of the text model; its values are held against the reference
+ * in tests/parity. */
 #include "harness/harness.h"
 
 #include "nn/text_model_int.h"

@@ -1,7 +1,7 @@
 /* tiny_tokenizer.h - the three tokenizer files of a small vocabulary, written in memory.
  *
- * 256 byte symbols in the released order (visible ones first), then one token a merge; `turn` rotates the ids among them. Merges
- * are spelled in visible ASCII ("a b"). */
+ * 256 byte symbols in the released order (visible ones first), then one token a merge; `turn` rotates the
+ * ids among them. Merges are spelled in visible ASCII ("a b"). */
 #ifndef DUET_TEST_TINY_TOKENIZER_H
 #define DUET_TEST_TINY_TOKENIZER_H
 

@@ -1,5 +1,5 @@
-/* tokenizer_test.c - the released vocabulary (when its files are at hand), small made ones, the scanner against recorded splits,
- * and every refusal. */
+/* tokenizer_test.c - the released vocabulary (when its files are at hand), small made ones, the scanner
+ * against recorded splits, and every refusal. */
 #include "harness/fixture.h"
 
 #include <stdlib.h>
@@ -140,7 +140,8 @@ TEST(released_tables, 10000) {
     EXPECT_EQ(duet_mem_live_bytes(DUET_MEM_TOKENIZER), 0);
 }
 
-/* Strings recorded with the ids of the reference library; the bytes of the tokens must also spell the string's NFC. */
+/* Strings recorded with the ids of the reference library; the bytes of the tokens must also spell the
+ * string's NFC. */
 typedef struct recorded {
     fixture file;
     const unsigned char *text;
@@ -486,7 +487,8 @@ TEST(bad_added_tokens_are_refused, 2000) {
     refuse_config("{\"eos_token\":3}", "eos_token");
 }
 
-/* An ordinary token that is listed as special keeps its id and is then cut out of words (measured with the reference library). */
+/* An ordinary token that is listed as special keeps its id and is then cut out of words (measured with the
+ * reference library). */
 TEST(a_listed_ordinary_token_keeps_its_id, 1000) {
     static tiny_files f;
     static const char *const merges[] = {"t h", "th e"};

@@ -134,8 +134,8 @@ static const char CUTS[] = "5C8-5C9 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715
                            "1E4EC-1E4EF 1E5EE-1E5EF 1E6E3 1E6E6 "
                            "1E6EE-1E6EF 1E6F5";
 
-/* A code point assigned after 9.0 has class 0 for the tokenizer, whatever the library thinks: the mark of low class behind it must
- * not move in front of it, nor compose across it. */
+/* A code point assigned after 9.0 has class 0 for the tokenizer, whatever the library thinks: the mark of
+ * low class behind it must not move in front of it, nor compose across it. */
 TEST(nfc_knows_nothing_after_unicode_9, 5000) {
     int64_t seen = 0;
     for (const char *at = CUTS; *at; at += *at == ' ') {
