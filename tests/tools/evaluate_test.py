@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""The evaluator of toy clips is itself measured (tools/tiny/evaluate.py).
+
+ 1. Ground truth scores full marks, whatever the scene.
+ 2. A clip with one attribute changed loses that attribute and no other.
+ 3. Black and noise score near chance.
+ 4. A clip that went through a video file, or lies in a folder of PNG frames and a WAV, measures as it does
+    in memory.
+
+Clips are rendered by `world.py` with NumPy; needs python3-numpy and ffmpeg. Prints "N passed, N failed, N
+skipped".
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "tiny"))
+
+try:
+    import numpy as np
+except ImportError:
+    print("skip evaluate_test: python3-numpy is not installed")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+import evaluate  # noqa: E402
+import grammar  # noqa: E402
+import world  # noqa: E402
+
+FRAMES = 107
+failures: list[str] = []
+passed = 0
+
+
+def check(condition: bool, message: str) -> None:
+    """Counts one expectation."""
+    global passed
+    if condition:
+        passed += 1
+    else:
+        failures.append(message)
+        print("FAILED " + message)
+
+
+def lone(seed: int, **fixed: int) -> world.Scenes:
+    """A scene of one object with some attributes fixed; its timbre is that of its shape."""
+    scene = world.sample_scenes(1, seed, pair_share=0.0, split="all")
+    for name, value in fixed.items():
+        target = getattr(scene, name)
+        target[..., 0] = value
+    scene.timbre[:] = scene.shape
+    return scene
+
+
+def clip(scene: world.Scenes, heard: world.Scenes | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Frames and sound; `heard` may be another scene than is seen."""
+    frames = world.paint(world.Tracks(world.Backend(), scene, FRAMES))
+    return frames, world.synthesise(world.Tracks(world.Backend(), heard or scene, FRAMES))[0]
+
+
+def wanted(scene: world.Scenes, seed: int = 0) -> tuple[str, dict]:
+    """A prompt for the scene and what it asks for."""
+    prompt = grammar.describe(np.random.default_rng(seed), scene)
+    return prompt, evaluate.expectation(prompt)
+
+
+def test_truth() -> None:
+    """Every motion once, and pairs."""
+    scenes = [lone(100 + m, motion=m) for m in range(9)]
+    pairs = world.sample_scenes(4, 5, pair_share=1.0, split="all")
+    scenes += [pairs.take(slice(i, i + 1)) for i in range(len(pairs))]
+    results = []
+    for i, scene in enumerate(scenes):
+        prompt, want = wanted(scene, i)
+        figures = evaluate.measure(*clip(scene), want)
+        results.append(figures)
+        wrong = [k for k in evaluate.SHARES if figures.get(k) is not None and figures[k] < 1]
+        check(not wrong, f"truth {i} ({prompt}): {wrong}")
+        check(figures["stray_ticks"] == 0, f"truth {i} ({prompt}): stray ticks")
+        if figures["stereo_correlation"] is not None:
+            check(figures["stereo_correlation"] > 0.98, f"truth {i}: stereo {figures['stereo_correlation']}")
+        if figures["bounces"]:
+            check(figures["tick_error_ms"] < 10, f"truth {i}: ticks {figures['tick_error_ms']} ms")
+    summary = evaluate.summarise(results)
+    check(summary["pitch_error_semitones"] < 0.05, f"truth: pitch error {summary['pitch_error_semitones']}")
+    check(
+        "tick_offset_frames" in summary and "stereo_correlation" in summary,
+        "truth: no ticks or no stereo seen",
+    )
+
+
+def test_one_changed() -> None:
+    """The prompt asks for `scene`; the clip shows or sounds something else in one respect."""
+    base = dict(shape=1, colour=0, size=0, motion=world.BOUNCE, background=3)
+    scene = lone(7, **base)
+    _, want = wanted(scene)
+    changes = {"colour": dict(colour=4), "background": dict(background=4), "motion": dict(motion=world.UP)}
+    for name, change in changes.items():
+        other = lone(7, **{**base, **change})
+        lost(name, evaluate.measure(*clip(other), want))
+    shape = lone(7, **{**base, "shape": 3})
+    shape.timbre[:] = 1
+    lost("shape", evaluate.measure(*clip(shape), want))
+    small = lone(7, **{**base, "motion": world.STILL})
+    lost(
+        "pitch",
+        evaluate.measure(
+            *clip(small, lone(7, **{**base, "motion": world.STILL, "size": 1})), wanted(small)[1]
+        ),
+    )
+    voice = lone(7, **base)
+    voice.timbre[:] = 2
+    lost("timbre", evaluate.measure(*clip(scene, voice), want))
+    frames, sound = clip(scene)
+    plain = evaluate.measure(frames, sound, want)
+    mirrored = evaluate.measure(frames, sound[::-1], want)
+    check(plain["stereo_correlation"] > 0.98 and mirrored["stereo_correlation"] < -0.98, "mirrored channels")
+    lost(None, mirrored)
+    late = np.concatenate([np.zeros((2, 4000), np.float32), sound[:, :-4000]], 1)
+    check(2.0 < evaluate.measure(frames, late, want)["tick_offset_frames"] < 4.0, "sound three frames late")
+    two = world.sample_scenes(1, 3, pair_share=1.0, split="all")
+    one = two.take(slice(0, 1))
+    one.count = np.array([1])
+    figures = evaluate.measure(clip(two)[0], sound, wanted(one)[1])
+    check(
+        figures["count"] == 0 and figures["colour"] == 1 and figures["shape"] == 1,
+        f"a second object: {figures}",
+    )
+
+
+def lost(name: str | None, figures: dict) -> None:
+    """Checks that exactly the share `name` is lost."""
+    for key in evaluate.SHARES:
+        good = figures[key] == 0 if key == name else figures[key] == 1
+        check(good, f"changed {name}: {key} is {figures[key]}")
+
+
+def test_nothing() -> None:
+    """Black and noise must not look like an answer."""
+    rng, results = np.random.default_rng(1), []
+    black = np.zeros((60, 256, 256, 3), np.uint8)
+    noise = rng.integers(0, 256, (60, 256, 256, 3), dtype=np.uint8)
+    for i in range(6):
+        scene = world.sample_scenes(1, 50 + i, split="all")
+        want = wanted(scene, i)[1]
+        results.append(evaluate.measure(black, np.zeros((2, 80000), np.float32), want))
+        results.append(evaluate.measure(noise, rng.normal(0, 0.1, (2, 80000)).astype(np.float32), want))
+    summary = evaluate.summarise(results)
+    for key, chance in {
+        "colour": 1 / 8,
+        "shape": 1 / 4,
+        "background": 1 / 6,
+        "motion": 1 / 9,
+        "pitch": 0.2,
+        "timbre": 1 / 4,
+    }.items():
+        check(summary[key] <= chance + 0.15, f"nothing: {key} {summary[key]}")
+
+
+def write_wav(path: pathlib.Path, sound: np.ndarray) -> None:
+    """32 kHz stereo, 16 bits."""
+    import wave
+
+    with wave.open(str(path), "wb") as out:
+        out.setnchannels(2)
+        out.setsampwidth(2)
+        out.setframerate(world.SAMPLE_RATE)
+        out.writeframes((np.clip(sound.T, -1, 1) * 32767).astype("<i2").tobytes())
+
+
+def test_files(folder: pathlib.Path) -> None:
+    """A video file and a folder of pictures, through the command line, with a keyframe."""
+    scene = lone(21, motion=world.RIGHT, size=1)
+    prompt, _ = wanted(scene)
+    frames, sound = clip(scene)
+    write_wav(folder / "a.wav", sound)
+    still = folder / "first.ppm"
+    still.write_bytes(b"P6 256 256 255\n" + frames[0].tobytes())
+    raw = [
+        "ffmpeg",
+        "-v",
+        "error",
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+        "-s",
+        "256x256",
+        "-r",
+        "24",
+        "-i",
+        "-",
+    ]
+    subprocess.run(
+        [
+            *raw,
+            "-i",
+            str(folder / "a.wav"),
+            "-pix_fmt",
+            "yuv420p",
+            "-c:a",
+            "aac",
+            "-y",
+            str(folder / "a.mp4"),
+        ],
+        input=frames.tobytes(),
+        check=True,
+    )
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    shutil.copy(folder / "a.wav", pictures)
+    subprocess.run([*raw, "-y", str(pictures / "%04d.png")], input=frames.tobytes(), check=True)
+    for path in (folder / "a.mp4", pictures):
+        figures = evaluate.measure_entry({"file": str(path), "prompt": prompt, "first": str(still)})
+        wrong = [k for k in evaluate.SHARES if figures[k] != 1]
+        check(not wrong, f"{path.name}: {wrong}")
+        check(figures["keyframe_first_psnr_db"] > 28, f"{path.name}: {figures['keyframe_first_psnr_db']} dB")
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tools/tiny/evaluate.py"), str(folder / "a.mp4"), "--prompt", prompt],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check(run.returncode == 0 and "colour" in run.stdout, f"command line: {run.stderr}")
+    test_references(folder, scene, frames)
+
+
+def test_references(folder: pathlib.Path, scene: world.Scenes, frames: np.ndarray) -> None:
+    """Looks, timbre and motion that a prompt leaves to references are measured on them."""
+    one = dict(pictures={0: 1}, videos={0: 1}, audios={0: 1})
+    prompt = grammar.describe(np.random.default_rng(1), scene, **one)
+    references = [
+        {"kind": "video", "file": str(folder / "a.mp4")},
+        {"kind": "image", "file": str(folder / "first.ppm")},
+        {"kind": "audio", "file": str(folder / "a.wav")},
+    ]
+    thing = evaluate.expectation(prompt, references)["objects"][0]
+    for name in ("shape", "colour", "motion", "timbre"):
+        check(thing[name] == getattr(scene, name)[0, 0], f"reference: {name} is {thing[name]}")
+
+
+def test_grammar() -> None:
+    """Every prompt says what its scene is."""
+    rng = np.random.default_rng(3)
+    scenes = world.sample_scenes(500, 4, split="all")
+    wrong = 0
+    for i in range(len(scenes)):
+        scene = scenes.take(slice(i, i + 1))
+        said = grammar.parse(grammar.describe(rng, scene))
+        good = said["background"] == scene.background[0] and len(said["objects"]) == scene.count[0]
+        for k, thing in enumerate(said["objects"]):
+            changing = scene.motion[0, k] in (world.GROW, world.SHRINK)
+            good &= all(thing[n] == getattr(scene, n)[0, k] for n in ("shape", "colour", "motion"))
+            good &= thing["size"] == (None if changing else scene.size[0, k])
+        wrong += not good
+    check(wrong == 0, f"grammar: {wrong} of {len(scenes)} prompts misread")
+
+
+def test_split() -> None:
+    """Training never shows a held-out combination, and shows every value."""
+    train, test = world.sample_scenes(3000, 1, split="train"), world.sample_scenes(500, 1, split="test")
+    check(not world.scene_held_out(train).any(), "split: training shows a held-out combination")
+    check(bool(world.scene_held_out(test).all()), "split: a test scene is not held out")
+    for name, count in (("shape", 4), ("colour", 8), ("motion", 9)):
+        check(len(np.unique(getattr(train, name)[:, 0])) == count, f"split: training misses a {name}")
+
+
+def main() -> int:
+    """Runs all tests."""
+    test_grammar()
+    test_split()
+    test_truth()
+    test_one_changed()
+    test_nothing()
+    if shutil.which("ffmpeg"):
+        with tempfile.TemporaryDirectory() as folder:
+            test_files(pathlib.Path(folder))
+    else:
+        print("skip evaluate_test files: ffmpeg is not installed")
+    skipped = 0 if shutil.which("ffmpeg") else 1
+    print(f"{passed} passed, {len(failures)} failed, {skipped} skipped")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

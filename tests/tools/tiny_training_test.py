@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""The training tools of duet-tiny agree with the reference modules and resume exactly (tools/tiny/).
+
+ 1. `flow.forward` equals the reference transformer's forward on sequences with every kind of row.
+ 2. `packing.py` gives the reference's rotary grids.
+ 3. `fast_audio.activation` equals the reference's alias-free activation, values and gradients.
+ 4. Native files read back what was written, bit for bit.
+ 5. A training that is stopped and resumed has the same state as one that is not.
+
+Needs PyTorch, diffusers and safetensors; skips loudly without. Prints "N passed, N failed, N skipped".
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "tiny"))
+warnings.filterwarnings("ignore")
+
+try:
+    import torch
+    import diffusers  # noqa: F401
+    import transformers  # noqa: F401
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skip tiny_training_test: {missing.name} is not installed")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+import audio_vae  # noqa: E402
+import fast_audio  # noqa: E402
+import flow  # noqa: E402
+import native  # noqa: E402
+import packing  # noqa: E402
+import trainer  # noqa: E402
+
+results = {"passed": 0, "failed": 0}
+
+
+def check(condition: bool, message: str) -> None:
+    """Counts one expectation."""
+    results["passed" if condition else "failed"] += 1
+    if not condition:
+        print("FAILED " + message)
+
+
+def shaken(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with no weight left at a round value."""
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.2 * torch.randn_like(p) / (p.shape[-1] ** 0.5 if p.ndim > 1 else 3))
+    return module
+
+
+def test_forward() -> None:
+    """Against the reference, fp32."""
+    torch.manual_seed(0)
+    model = shaken(flow.build(1))
+    tags = [1] * 5 + [0] * 18 + [1] * 9
+    for conditions in ([], [("first",), ("last",)], [("image", 4, 4), ("audio", 7), ("video", 7, 4, 6)]):
+        layout = packing.build(tags, conditions, 22, 4, 6)
+        rows = flow.Rows(layout, "cpu")
+        inputs = (
+            torch.randn(1, len(layout.video), 64),
+            torch.randn(1, len(layout.audio), 16),
+            torch.randn(1, len(layout.text), 128),
+        )
+        times = torch.tensor([[0.3, 0.6, 0.999, 1.0]])
+        with torch.no_grad():
+            got = flow.forward(model, rows, *inputs, times)
+            want = model(
+                *inputs,
+                times[0],
+                torch.tensor(layout.classes),
+                torch.tensor(layout.tags),
+                torch.tensor(layout.positions),
+                rows.video,
+                rows.audio,
+                rows.text,
+                return_dict=False,
+            )
+        for name, a, b in zip(("video", "audio"), got, want):
+            error = float((a - b).norm() / b.norm())
+            check(error < 1e-5, f"forward {[c[0] for c in conditions]} {name}: relative L2 {error}")
+
+
+def test_packing() -> None:
+    """Grids of the reference, exactly."""
+    from diffusers.modular_pipelines.minimax_h3 import before_denoise as reference
+
+    for count, origin in ((7, 31.0), (32, 80.0)):
+        want = reference._temporal_position_grid(count, origin).numpy()
+        check(bool((want == packing.time_axis(count, origin)).all()), f"time axis of {count}")
+    for size, other in ((16, 16), (16, 28)):
+        want = reference._spatial_position_grid(size, 2, (size * other) ** 0.5).numpy()
+        check(bool((want == packing.space_axis(size, (size * other) ** 0.5)).all()), f"space axis of {size}")
+
+
+def test_activation() -> None:
+    """Against the reference, fp64."""
+    from diffusers.models.autoencoders.autoencoder_kl_minimax_h3_audio import (
+        MiniMaxH3AudioActivation1d,
+        MiniMaxH3AudioSnakeBeta,
+    )
+
+    for length in (1, 2, 7, 64):
+        module = shaken(MiniMaxH3AudioActivation1d(MiniMaxH3AudioSnakeBeta(5)).double())
+        x = torch.randn(2, 5, length, dtype=torch.float64, requires_grad=True)
+        inputs = (x, module.act.alpha, module.act.beta)
+        want, got = module(x), fast_audio.activation(*inputs, module.upsample.filter.flatten())
+        g = torch.randn_like(want)
+        pairs = [(want, got), *zip(torch.autograd.grad(want, inputs, g), torch.autograd.grad(got, inputs, g))]
+        worst = max(float((a - b).abs().max().detach()) for a, b in pairs)
+        check(worst < 1e-12, f"activation of {length}: {worst}")
+
+
+def test_files() -> None:
+    """Writing, reading and writing again."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        model = shaken(flow.build(2))
+        native.write_transformer(path, model)
+        other = flow.build(3)
+        native.read_transformer(path, other)
+        first, again = load_file(path / "model-00001-of-00001.safetensors"), native.transformer_tensors(other)
+        check(set(first) == set(again), "transformer: names")
+        check(all(torch.equal(first[k], again[k]) for k in first), "transformer: values")
+
+
+def train(state: pathlib.Path, steps: int, stop: float) -> None:
+    """A few steps of the smallest possible audio training."""
+    parser = argparse.ArgumentParser()
+    trainer.add_arguments(parser, batch=2, lr=1e-3)
+    args = parser.parse_args(
+        ["--state", str(state), "--steps", str(steps), "--device", "cpu", "--run-minutes", str(stop)]
+    )
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 8))
+
+    def step(number: int):
+        x = torch.randn(4, 8, generator=trainer.generator("cpu", args.seed, number))
+        loss = ((module(x) - x.flip(1)) ** 2).mean()
+        return loss, {"loss": loss.detach()}
+
+    trainer.Trainer("toy", module, args).run(step)
+
+
+def test_resume() -> None:
+    """One run of 200 steps against four of 50."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, many = pathlib.Path(folder) / "one", pathlib.Path(folder) / "many"
+        train(one, 200, 10)
+        for _ in range(4):
+            train(many, 200, 0)
+        a, b = (load_file(p / "toy.state-0.safetensors") for p in (one, many))
+        check(set(a) == set(b) and all(torch.equal(a[k], b[k]) for k in a), "resume: states differ")
+        curves = [(p / "toy.curve.jsonl").read_text().count("\n") for p in (one, many)]
+        check(curves[0] == curves[1] == 4, f"resume: curves of {curves} lines")
+
+
+def test_audio_pieces() -> None:
+    """A step's data depends on seed and step alone."""
+    a, b, c = (audio_vae.pieces(7, step, 2, 8, "cpu") for step in (5, 5, 6))
+    check(torch.equal(a, b) and not torch.equal(a, c), "pieces: not a function of the step")
+
+
+def main() -> int:
+    """Runs all tests."""
+    torch.set_num_threads(2)
+    for test in (test_forward, test_packing, test_activation, test_files, test_resume, test_audio_pieces):
+        test()
+    print(f"{results['passed']} passed, {results['failed']} failed, 0 skipped")
+    return 1 if results["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

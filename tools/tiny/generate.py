@@ -1,0 +1,193 @@
+"""Makes clips of the toy world with the reference modules from the shipped (native) files, and measures them.
+
+    generate.py models/duet-tiny --task t2va --count 200 --json t2va.json        held-out requests, measured
+    generate.py models/duet-tiny --task t2va --count 4 --out DIR                 also the clips: PNG frames,
+    WAV, prompt
+
+It samples as the reference does (sigma grid, shifts, Euler step), many requests of one layout at once, with
+noise of its own seeds: a yardstick for training, not for parity. The swap figure of ref2va exchanges the two
+pictures of a request and asks for the exchanged looks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import wave
+
+import numpy as np
+import torch
+
+import evaluate
+import flow
+import native
+import packing
+import tasks
+import text
+import world
+
+
+class Model:
+    """All components of a partition, read from the native files."""
+
+    def __init__(self, root: pathlib.Path, partition: str, device: str) -> None:
+        folder = root / partition
+        self.device = device
+        self.frozen = flow.Frozen(folder, device)
+        self.transformer = flow.build(0).to(device).eval()
+        native.read_transformer(folder / "transformer", self.transformer)
+
+    @torch.no_grad()
+    def embed(self, requests: list[tasks.Request]):
+        """Text states, presentations and conditions of requests."""
+        batch = text.Batcher(self.frozen.encoder, self.device)(requests)
+        return self.frozen.encoder(batch)[0], batch["shown"], self.frozen.conditions(requests)
+
+    @torch.no_grad()
+    def sample(self, rows: flow.Rows, states, video, audio, points: int, seed: int):
+        """Denoised target rows of a batch of one layout."""
+        n, layout = states.shape[0], rows.layout
+        gen = torch.Generator(self.device).manual_seed(seed)
+        cuda = self.device.startswith("cuda")
+
+        def noise(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=gen, device=self.device)
+
+        if video is not None:
+            level = packing.VISUAL_LEVEL
+            video = level * video + (1 - level) * noise(*video.shape)
+        x = noise(n, len(layout.video) - layout.video_conditions, 4 * flow.CONFIG["in_channels"])
+        a = noise(n, len(layout.audio) - layout.audio_conditions, flow.CONFIG["audio_in_channels"])
+        u = torch.linspace(1, 0, points, device=self.device)
+        for i in range(points - 1):
+            times = flow.times_of(u[i].expand(n))
+            with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
+                v, w = flow.forward(
+                    self.transformer,
+                    rows,
+                    x if video is None else torch.cat([video, x], 1),
+                    a if audio is None else torch.cat([audio, a], 1),
+                    states,
+                    times,
+                )
+            step = [flow.shifted(u[i], s) - flow.shifted(u[i + 1], s) for s in flow.SHIFTS]
+            x = x + step[0] * v[:, layout.video_conditions :]
+            a = a + step[1] * w[:, layout.audio_conditions :]
+        return x, a
+
+
+def wanted(request: tasks.Request) -> dict:
+    """What the clip must show: the request's own scene (references included)."""
+    s = request.scene
+    objects = [
+        {
+            "shape": int(s.shape[0, k]),
+            "colour": int(s.colour[0, k]),
+            "motion": int(s.motion[0, k]),
+            "timbre": int(s.timbre[0, k]),
+            "size": None if s.motion[0, k] in (world.GROW, world.SHRINK) else int(s.size[0, k]),
+        }
+        for k in range(s.count[0])
+    ]
+    return {"background": int(s.background[0]), "objects": objects}
+
+
+def swapped(request: tasks.Request) -> tasks.Request | None:
+    """The request with its two pictures exchanged, asking for the exchanged looks; None if it has not two."""
+    if [r.kind for r in request.references] != ["image", "image"]:
+        return None
+    scene = request.scene.take(slice(0, 1))
+    for name in ("shape", "colour", "timbre"):
+        setattr(scene, name, getattr(scene, name)[:, ::-1].copy())
+    return tasks.Request("ref2va", request.prompt, scene, (), request.references[::-1])
+
+
+def batches(model: Model, requests: list[tasks.Request], size: int):
+    """(numbers, rows, states, video, audio) of requests of one layout."""
+    groups: dict[tuple, list] = {}
+    for start in range(0, len(requests), 32):
+        part = requests[start : start + 32]
+        states, shown, brought = model.embed(part)
+        for j, (p, c) in enumerate(zip(shown, brought)):
+            entry = (start + j, states[j, : len(p.ids)], c.rows(sound=False), c.rows(sound=True))
+            groups.setdefault((tuple(p.tags), tuple(c.kinds)), []).append(entry)
+    for (tags, kinds), entries in groups.items():
+        rows = flow.Rows(
+            packing.build(list(tags), list(kinds), tasks.FRAMES, flow.GRID, flow.GRID), model.device
+        )
+        for i in range(0, len(entries), size):
+            numbers, *values = zip(*entries[i : i + size])
+            yield numbers, rows, *(torch.stack(v).float() if v[0] is not None else None for v in values)
+
+
+def save_clip(folder: pathlib.Path, frames: np.ndarray, sound: np.ndarray, request: tasks.Request) -> None:
+    """PNG frames, WAV and prompt."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, frame in enumerate(frames):
+        Image.fromarray(frame).save(folder / f"{i:04d}.png")
+    with wave.open(str(folder / "sound.wav"), "wb") as out:
+        out.setnchannels(2)
+        out.setsampwidth(2)
+        out.setframerate(world.SAMPLE_RATE)
+        out.writeframes((np.clip(sound.T, -1, 1) * 32767).round().astype("<i2").tobytes())
+    (folder / "prompt.txt").write_text(request.prompt + "\n")
+
+
+def run(model: Model, requests: list[tasks.Request], args: argparse.Namespace) -> list[dict]:
+    """Clips of all requests, measured."""
+    out: list[dict] = [{} for _ in requests]
+    for numbers, rows, *inputs in batches(model, requests, args.batch):
+        x, a = model.sample(rows, *inputs, args.points, args.seed + numbers[0])
+        for j, number in enumerate(numbers):
+            request = requests[number]
+            frames, sound = model.frozen.decode(x[j : j + 1], a[j : j + 1])
+            truth = world.paint(world.Tracks(world.Backend(), request.scene, tasks.FRAMES), 0, tasks.FRAMES)
+            pictures = {at: truth[0 if at == "first" else -1] for at in request.keyframes}
+            out[number] = {
+                "prompt": request.prompt,
+                **evaluate.measure(frames, sound, wanted(request), **pictures),
+            }
+            if args.out:
+                save_clip(args.out / f"{request.task}-{number:03d}", frames, sound, request)
+    return out
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("root", type=pathlib.Path, help="the model folder, as models/duet-tiny")
+    parser.add_argument("--task", choices=("t2va", "fl2va", "ref2va"), default="t2va")
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument(
+        "--points", type=int, default=21, help="sigma points; evaluations are one fewer (default 21)"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--split", choices=("train", "test", "all"), default="test")
+    parser.add_argument(
+        "--swap", action="store_true", help="ref2va: only requests with two pictures, exchanged"
+    )
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=pathlib.Path, help="keep the clips there")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
+    args = parser.parse_args()
+    requests = tasks.make(
+        [args.seed, 4242], args.count * (4 if args.swap else 1), args.task, split=args.split
+    )
+    if args.swap:
+        requests = [r for r in map(swapped, requests) if r is not None][: args.count]
+    model = Model(args.root, "Ref2VA" if args.task == "ref2va" else "FL2VA", args.device)
+    clips = run(model, requests, args)
+    summary = evaluate.summarise(clips)
+    print(evaluate.table(summary))
+    if args.json:
+        args.json.write_text(json.dumps({"summary": summary, "clips": clips}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,431 @@
+"""Trains the text encoder and vision tower of duet-tiny: Qwen3-VL classes at toy dimensions.
+
+The transformer reads the un-normalised state after `TAP` decoder layers. So linear heads on exactly that
+state are what is trained: at the last row of the prompt they must tell every attribute of the clip asked for
+(with what references contribute), at each picture row what colour and shape covers that 32 x 32 px. A
+next-token loss over the prompts trains the rest.
+
+Presentations of a batch are padded on the right; attention is causal, so padding changes nothing.
+`--export DIR` writes `text_encoder/` in the native layout. NOT here: words (`grammar.py`), requests
+(`tasks.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import native
+import tasks
+import trainer
+import world
+
+TAP, LAYERS = 3, 4
+HIDDEN, TOKENS_PER_BLOCK = 128, 64
+# What the last prompt row must tell, per object: name -> classes (the last class of size: not said).
+OBJECT_HEADS = {"shape": 4, "colour": 8, "size": 4, "motion": 9, "timbre": 4}
+SCENE_HEADS = {"background": 6, "count": 2}
+
+
+def config(vocab_rows: int, ids: dict[str, int]):
+    """The Qwen3-VL configuration."""
+    from transformers import Qwen3VLConfig
+
+    return Qwen3VLConfig(
+        text_config=dict(
+            hidden_size=HIDDEN,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=32,
+            intermediate_size=256,
+            vocab_size=vocab_rows,
+            rms_norm_eps=1e-6,
+            hidden_act="silu",
+            attention_bias=False,
+            max_position_embeddings=262144,
+            rope_theta=5000000.0,
+            rope_scaling={"mrope_interleaved": True, "mrope_section": [6, 5, 5], "rope_type": "default"},
+            bos_token_id=ids["<|endoftext|>"],
+            eos_token_id=ids["<|im_end|>"],
+        ),
+        vision_config=dict(
+            depth=3,
+            hidden_size=64,
+            num_heads=2,
+            intermediate_size=128,
+            out_hidden_size=HIDDEN,
+            patch_size=16,
+            spatial_merge_size=2,
+            temporal_patch_size=2,
+            in_channels=3,
+            num_position_embeddings=256,
+            deepstack_visual_indexes=[0, 1, 2],
+            hidden_act="gelu_pytorch_tanh",
+        ),
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=False,
+    )
+
+
+def load_tokenizer(folder: pathlib.Path):
+    """The tokenizer, its special ids and the rows of the embedding."""
+    from transformers import Qwen2TokenizerFast
+
+    tokenizer = Qwen2TokenizerFast.from_pretrained(str(folder))
+    names = (
+        "<|endoftext|>",
+        "<|im_end|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+    )
+    return tokenizer, {n: tokenizer.convert_tokens_to_ids(n) for n in names}, (len(tokenizer) + 7) // 8 * 8
+
+
+class Encoder(torch.nn.Module):
+    """The conditioner and the training heads (which are not exported)."""
+
+    def __init__(self, folder: pathlib.Path, seed: int) -> None:
+        super().__init__()
+        from transformers import Qwen3VLForConditionalGeneration
+
+        self.tokenizer, self.ids, rows = load_tokenizer(folder)
+        torch.manual_seed(seed)
+        self.qwen = Qwen3VLForConditionalGeneration(config(rows, self.ids))
+        self.presenter = tasks.Presenter(self.tokenizer, TOKENS_PER_BLOCK)
+        self.object_heads = torch.nn.ModuleDict(
+            {k: torch.nn.Linear(HIDDEN, 2 * n) for k, n in OBJECT_HEADS.items()}
+        )
+        self.scene_heads = torch.nn.ModuleDict(
+            {k: torch.nn.Linear(HIDDEN, n) for k, n in SCENE_HEADS.items()}
+        )
+        self.patch_heads = torch.nn.ModuleDict(
+            {"colour": torch.nn.Linear(HIDDEN, 9), "shape": torch.nn.Linear(HIDDEN, 5)}
+        )
+
+    def forward(self, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tap states [B, L, HIDDEN] and last hidden states of a padded batch (`Batcher`)."""
+        extra = {
+            k: batch[k]
+            for k in ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
+            if k in batch
+        }
+        out = self.qwen.model(
+            input_ids=batch["ids"],
+            attention_mask=batch["mask"],
+            mm_token_type_ids=batch["types"],
+            use_cache=False,
+            output_hidden_states=True,
+            **extra,
+        )
+        return out.hidden_states[TAP], out.last_hidden_state
+
+
+def patch_rows(frames: torch.Tensor) -> torch.Tensor:
+    """Frames [N, 2, H, W, 3] in 0..1 -> the tower's patch rows [N * h * w, 1536], in its 2 x 2 grouped
+    order."""
+    n, _, height, width, _ = frames.shape
+    pixels = (frames * 255).round() / 127.5 - 1.0
+    p = pixels.reshape(n, 2, height // 32, 2, 16, width // 32, 2, 16, 3)
+    return p.permute(0, 2, 5, 3, 6, 8, 1, 4, 7).reshape(-1, 1536)
+
+
+def pictures(request: tasks.Request, blocks) -> list[tuple[world.Scenes, int, tuple[int, ...]]]:
+    """(scene, clip length, frame numbers) of every vision block."""
+    out = []
+    for _, source, frames in blocks:
+        if request.keyframes:
+            at = 0 if request.keyframes[source] == "first" else tasks.FRAMES - 1
+            out.append((request.scene, tasks.FRAMES, (at, at)))
+        else:
+            pair = frames if len(frames) == 2 else (0, 0)
+            out.append((request.references[source].scene, tasks.VIDEO_REFERENCE_FRAMES, pair))
+    return out
+
+
+def render_pairs(items: list[tuple[world.Scenes, int, tuple[int, ...]]], device: str) -> torch.Tensor:
+    """[N, 2, 256, 256, 3] the pictures of `pictures`, grouped by clip length and frames to render in
+    batches."""
+    out = torch.empty((len(items), 2, world.CANVAS, world.CANVAS, 3), device=device)
+    groups: dict[tuple, list[int]] = {}
+    for i, (_, length, pair) in enumerate(items):
+        groups.setdefault((length, pair), []).append(i)
+    for (length, pair), index in groups.items():
+        scenes = world.concatenate([items[i][0] for i in index])
+        tracks = world.Tracks(world.Backend(device), scenes, length)
+        first = world.render(tracks, pair[0], 1)
+        second = first if pair[1] == pair[0] else world.render(tracks, pair[1], 1)
+        out[index] = torch.cat([first, second], 1)
+    return out
+
+
+class Batcher:
+    """Requests -> the tensors the encoder reads."""
+
+    def __init__(self, encoder: Encoder, device: str) -> None:
+        self.encoder, self.device = encoder, device
+
+    def __call__(self, requests: list[tasks.Request]) -> dict:
+        """Padded ids, mask and token types, vision rows and grids, and per request the presentation."""
+        shown = [self.encoder.presenter.build(r) for r in requests]
+        length = max(len(p.ids) for p in shown)
+        ids = torch.full((len(shown), length), self.encoder.ids["<|endoftext|>"], dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for i, p in enumerate(shown):
+            ids[i, : len(p.ids)] = torch.tensor(p.ids)
+            mask[i, : len(p.ids)] = 1
+        image, video = self.encoder.ids["<|image_pad|>"], self.encoder.ids["<|video_pad|>"]
+        types = (ids == image).int() + 2 * (ids == video).int()
+        batch = {
+            "ids": ids.to(self.device),
+            "mask": mask.to(self.device),
+            "types": types.to(self.device),
+            "shown": shown,
+        }
+        self._vision(batch, requests, shown)
+        return batch
+
+    def _vision(self, batch: dict, requests: list[tasks.Request], shown: list[tasks.Presentation]) -> None:
+        items, kinds, clips = [], [], []
+        for r, p in zip(requests, shown):
+            items += pictures(r, p.blocks)
+            kinds += [kind for kind, _, _ in p.blocks]
+            seen: dict[int, int] = {}
+            for kind, source, _ in p.blocks:
+                if kind == "video":
+                    seen[source] = seen.get(source, 0) + 1
+            clips += list(seen.values())
+        if not items:
+            return
+        frames = render_pairs(items, self.device)
+        batch["frames"], batch["kinds"] = frames, kinds
+        batch["scenes"] = world.concatenate([scene for scene, _, _ in items])
+        side = world.CANVAS // 16
+        for kind, name, grid in (
+            ("image", "pixel_values", "image_grid_thw"),
+            ("video", "pixel_values_videos", "video_grid_thw"),
+        ):
+            index = [i for i, k in enumerate(kinds) if k == kind]
+            if index:
+                batch[name] = patch_rows(frames[index])
+                counts = [1] * len(index) if kind == "image" else clips
+                batch[grid] = torch.tensor([[t, side, side] for t in counts], device=self.device)
+
+
+def object_targets(requests: list[tasks.Request]) -> dict[str, torch.Tensor]:
+    """[B, 2] per object head; -100 where there is no second object."""
+    out = {}
+    for name in OBJECT_HEADS:
+        rows = []
+        for r in requests:
+            value = getattr(r.scene, name)[0].copy()
+            if name == "size":
+                value = np.where(np.isin(r.scene.motion[0], (world.GROW, world.SHRINK)), 3, value)
+            rows.append([int(value[k]) if k < r.scene.count[0] else -100 for k in range(2)])
+        out[name] = torch.tensor(rows)
+    return out
+
+
+def patch_targets(frames: torch.Tensor, scenes: world.Scenes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Colour (8: none) and shape (4: none) that cover the centre of each 32 px cell, [N, 64] each. Two
+    objects of a scene have
+    different colours, so the colour says which shape it is."""
+    palette = torch.tensor(world.COLOUR_RGB, device=frames.device)
+    centre = frames[:, 0].reshape(-1, 8, 32, 8, 32, 3)[:, :, 12:20, :, 12:20].mean((2, 4)).reshape(-1, 64, 3)
+    distance = torch.cdist(centre, palette[None].expand(len(centre), -1, -1))
+    near, index = distance.min(-1)
+    colour = torch.where(near < 0.06, index, torch.full_like(index, 8))
+    shape = torch.full_like(colour, 4)
+    for k in range(2):
+        mine = torch.tensor(np.where(scenes.count > k, scenes.colour[:, k], -1), device=frames.device)[
+            :, None
+        ]
+        kind = torch.tensor(scenes.shape[:, k], device=frames.device)[:, None].expand_as(shape)
+        shape = torch.where(colour == mine, kind, shape)
+    return colour, shape
+
+
+def patch_loss(
+    encoder: Encoder, batch: dict, tap: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Loss of the picture rows and the shares of covered cells whose colour and shape are right. Empty cells
+    count a tenth."""
+    order = [i for kind in ("image", "video") for i, k in enumerate(batch["kinds"]) if k == kind]
+    states = torch.cat([tap[batch["types"] == 1], tap[batch["types"] == 2]])
+    loss, right = 0.0, []
+    for name, target, none in zip(
+        ("colour", "shape"), patch_targets(batch["frames"], batch["scenes"]), (8, 4)
+    ):
+        target = target[order].flatten()
+        logits = encoder.patch_heads[name](states)
+        weight = torch.where(target == none, 0.1, 1.0)
+        loss = loss + (F.cross_entropy(logits, target, reduction="none") * weight).sum() / weight.sum()
+        covered = target != none
+        right.append((logits.argmax(-1) == target)[covered].float().mean())
+    return loss, right[0], right[1]
+
+
+def step_function(encoder: Encoder, args: argparse.Namespace):
+    """step -> (loss, figures)."""
+    batcher = Batcher(encoder, args.device)
+    kinds = ("t2va", "fl2va", "t2va", "ref2va")
+
+    def run(step: int):
+        task = kinds[step % 4]
+        n = args.batch if task == "t2va" else max(1, args.batch // 4)
+        requests = tasks.make(trainer.step_seed(args.seed, step, 5), n, task, split="train")
+        batch = batcher(requests)
+        tap, last = encoder(batch)
+        end = batch["mask"].sum(1) - 1
+        row = tap[torch.arange(n, device=tap.device), end]
+        loss, right, total = 0.0, 0.0, 0
+        for name, target in object_targets(requests).items():
+            target = target.to(args.device).flatten()
+            logits = encoder.object_heads[name](row).reshape(2 * n, -1)
+            loss = loss + F.cross_entropy(logits, target, ignore_index=-100)
+            right = right + (logits.argmax(-1) == target).float().sum()
+            total += int((target >= 0).sum())
+        for name, value in (
+            ("background", [r.scene.background[0] for r in requests]),
+            ("count", [r.scene.count[0] - 1 for r in requests]),
+        ):
+            target = torch.tensor(np.array(value), device=args.device)
+            loss = loss + F.cross_entropy(encoder.scene_heads[name](row), target)
+        logits = encoder.qwen.lm_head(last[:, :-1])
+        words = torch.where(batch["types"][:, 1:] + batch["types"][:, :-1] == 0, batch["ids"][:, 1:], -100)
+        words = torch.where(batch["mask"][:, 1:] == 1, words, -100)
+        language = F.cross_entropy(logits.flatten(0, 1), words.flatten(), ignore_index=-100)
+        loss = loss + 0.2 * language
+        figures = {task: right / total, "language": language.detach()}
+        if "frames" in batch:
+            extra, figures["patch_colour"], figures["patch_shape"] = patch_loss(encoder, batch, tap)
+            loss = loss + extra
+        # Keeps the tap's scale near one without a norm: the transformer projects it as it is.
+        loss = loss + 1e-3 * (row.pow(2).mean() - 1).pow(2)
+        return loss, figures
+
+    return run
+
+
+def write(folder: pathlib.Path, encoder: Encoder) -> None:
+    """`text_encoder/`: config.json, one bf16 shard and its index."""
+    c = encoder.qwen.config
+    text, vision = c.text_config, c.vision_config
+    native.write_json(
+        folder / "config.json",
+        {
+            "architectures": ["Qwen3VLForConditionalGeneration"],
+            "image_token_id": c.image_token_id,
+            "model_type": "qwen3_vl",
+            "text_config": {
+                "attention_bias": False,
+                "attention_dropout": 0.0,
+                "bos_token_id": text.bos_token_id,
+                "dtype": "bfloat16",
+                "eos_token_id": text.eos_token_id,
+                "head_dim": text.head_dim,
+                "hidden_act": "silu",
+                "hidden_size": text.hidden_size,
+                "initializer_range": 0.02,
+                "intermediate_size": text.intermediate_size,
+                "max_position_embeddings": 262144,
+                "model_type": "qwen3_vl_text",
+                "num_attention_heads": text.num_attention_heads,
+                "num_hidden_layers": text.num_hidden_layers,
+                "num_key_value_heads": text.num_key_value_heads,
+                "rms_norm_eps": text.rms_norm_eps,
+                "rope_scaling": {
+                    "mrope_interleaved": True,
+                    "mrope_section": [6, 5, 5],
+                    "rope_type": "default",
+                },
+                "rope_theta": 5000000,
+                "use_cache": True,
+                "vocab_size": text.vocab_size,
+            },
+            "tie_word_embeddings": False,
+            "video_token_id": c.video_token_id,
+            "vision_config": {
+                "deepstack_visual_indexes": list(vision.deepstack_visual_indexes),
+                "depth": vision.depth,
+                "hidden_act": vision.hidden_act,
+                "hidden_size": vision.hidden_size,
+                "in_channels": 3,
+                "initializer_range": 0.02,
+                "intermediate_size": vision.intermediate_size,
+                "model_type": "qwen3_vl",
+                "num_heads": vision.num_heads,
+                "num_position_embeddings": vision.num_position_embeddings,
+                "out_hidden_size": vision.out_hidden_size,
+                "patch_size": 16,
+                "spatial_merge_size": 2,
+                "temporal_patch_size": 2,
+            },
+            "vision_end_token_id": c.vision_end_token_id,
+            "vision_start_token_id": c.vision_start_token_id,
+        },
+    )
+    tensors = {k: v.detach().to(torch.bfloat16) for k, v in encoder.qwen.state_dict().items()}
+    shard = "model-00001-of-00001.safetensors"
+    native.save(tensors, folder / shard)
+    total = sum(t.numel() * 2 for t in tensors.values())
+    native.write_json(
+        folder / "model.safetensors.index.json",
+        {"metadata": {"total_size": total}, "weight_map": {k: shard for k in sorted(tensors)}},
+    )
+
+
+def read(folder: pathlib.Path, encoder: Encoder) -> None:
+    """The weights of `text_encoder/` into an encoder."""
+    stored = native.load_file(folder / "model-00001-of-00001.safetensors")
+    encoder.qwen.load_state_dict({k: v.float() for k, v in stored.items()})
+
+
+@torch.no_grad()
+def evaluate(encoder: Encoder, args: argparse.Namespace, n: int = 64) -> dict:
+    """Share of attributes a linear head reads right on held-out requests, by task and attribute."""
+    batcher, out = Batcher(encoder, args.device), {}
+    for task in ("t2va", "fl2va", "ref2va"):
+        requests = tasks.make([args.seed, 999_999], n, task, split="test")
+        batch = batcher(requests)
+        row = encoder(batch)[0][torch.arange(n, device=args.device), batch["mask"].sum(1) - 1]
+        for name, target in object_targets(requests).items():
+            target = target.to(args.device).flatten()
+            guess = encoder.object_heads[name](row).reshape(2 * n, -1).argmax(-1)
+            out[f"{task}.{name}"] = round(float((guess == target)[target >= 0].float().mean()), 4)
+    return out
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    trainer.add_arguments(parser, batch=64, lr=1.5e-3)
+    parser.add_argument("--tokenizer", type=pathlib.Path, required=True, help="folder of the tokenizer files")
+    parser.add_argument(
+        "--export", type=pathlib.Path, help="write the native files to DIR/text_encoder instead of training"
+    )
+    parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
+    args = parser.parse_args()
+    encoder = Encoder(args.tokenizer, args.seed).to(args.device)
+    t = trainer.Trainer("text", encoder, args)
+    if args.evaluate:
+        print(evaluate(encoder, args))
+    elif args.export:
+        write(args.export / "text_encoder", encoder)
+    else:
+        t.run(step_function(encoder, args))
+
+
+if __name__ == "__main__":
+    main()

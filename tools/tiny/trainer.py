@@ -1,0 +1,254 @@
+"""One training loop for every component: seeded by step, stopped by the clock, resumed exactly.
+
+The problem: training is cut into runs of a few minutes, and the state between two runs must be small. The
+rules:
+
+ 1. Step s of a component with seed q uses only random numbers drawn from (q, s): no generator state is ever
+    stored.
+ 2. State is the parameters in fp32 and the two Adam moments in bf16, in safetensors files of at most 15 MiB;
+    the moments go when the last step is done.
+ 3. Moments are rounded to bf16 at every multiple of ROUND_EVERY steps whether or not the run stops there,
+    and a run stops only there. So one long run and many short ones compute the same numbers (bit for bit on
+    a CPU; on a GPU up to the order of its atomic sums).
+ 4. The number of steps is fixed when training starts, by `--steps` or by measuring the speed for
+    `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
+
+A component gives `Trainer` its modules and a function step -> (loss, figures). Curves are JSON lines beside
+the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import pathlib
+import time
+from typing import Callable
+
+import torch
+from safetensors.torch import load_file, save_file
+
+ROUND_EVERY = 50
+SAVE_SECONDS = 120
+FILE_BYTES = 15 * 1024 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser, batch: int, lr: float) -> None:
+    """The options every component shares."""
+    parser.add_argument("--state", type=pathlib.Path, required=True, help="folder of the resumable state")
+    parser.add_argument("--seed", type=int, default=7, help="seed of data and initial weights (default 7)")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="total steps of the whole training, over all runs"
+    )
+    parser.add_argument(
+        "--train-minutes",
+        type=float,
+        default=0.0,
+        help="instead of --steps: total minutes of the whole training; the first run measures the speed",
+    )
+    parser.add_argument(
+        "--run-minutes", type=float, default=9.0, help="stop this run after so many minutes (default 9)"
+    )
+    parser.add_argument("--batch", type=int, default=batch, help=f"clips a step (default {batch})")
+    parser.add_argument("--lr", type=float, default=lr, help=f"peak learning rate (default {lr})")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the networks (GPU)")
+    parser.add_argument("--log-every", type=int, default=50, help="steps between progress lines (default 50)")
+
+
+def step_seed(seed: int, step: int, stream: int = 0) -> list[int]:
+    """Entropy of one step for numpy.random.default_rng."""
+    return [seed, step, stream]
+
+
+def generator(device: str, seed: int, step: int) -> torch.Generator:
+    """A fresh generator of one step."""
+    return torch.Generator(device).manual_seed((seed * 1_000_003 + step) * 7919 + 17)
+
+
+def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> None:
+    """Parameters of a trained (or half trained) component into `module`."""
+    tensors: dict[str, torch.Tensor] = {}
+    for path in sorted(state.glob(f"{name}.state-*.safetensors")):
+        tensors.update(load_file(path))
+    if not tensors:
+        raise SystemExit(f"{state}: no state of {name}; train it first")
+    with torch.no_grad():
+        for key, p in module.named_parameters():
+            p.copy_(tensors["param/" + key])
+
+
+class Trainer:
+    """Owns optimiser, schedule, state files and curves of one component."""
+
+    def __init__(self, name: str, module: torch.nn.Module, args: argparse.Namespace) -> None:
+        self.name, self.module, self.args = name, module, args
+        self.params = dict(module.named_parameters())
+        self.opt = torch.optim.AdamW(
+            self.params.values(),
+            lr=args.lr,
+            betas=(0.9, 0.98),
+            weight_decay=0.01,
+            eps=1e-8,
+            fused=args.device.startswith("cuda"),
+        )
+        self.step, self.steps, self.seconds = 0, args.steps, 0.0
+        self.curve: list[dict] = []
+        args.state.mkdir(parents=True, exist_ok=True)
+        self._load()
+
+    # ---- state ----------------------------------------------------------------------------------------
+
+    def _files(self) -> list[pathlib.Path]:
+        return sorted(self.args.state.glob(f"{self.name}.state-*.safetensors"))
+
+    def _load(self) -> None:
+        meta_path = self.args.state / f"{self.name}.json"
+        if not meta_path.exists():
+            return
+        meta = json.loads(meta_path.read_text())
+        if meta["seed"] != self.args.seed:
+            raise SystemExit(f"{self.name}: the state was trained with --seed {meta['seed']}")
+        tensors: dict[str, torch.Tensor] = {}
+        for path in self._files():
+            tensors.update(load_file(path))
+        self.step, self.steps, self.seconds = meta["step"], meta["steps"], meta["seconds"]
+        with torch.no_grad():
+            for key, p in self.params.items():
+                p.copy_(tensors["param/" + key])
+                if "m/" + key not in tensors:
+                    continue
+                self.opt.state[p] = {
+                    "step": torch.tensor(float(self.step), device=p.device if self._fused() else "cpu"),
+                    "exp_avg": tensors["m/" + key].to(p.device, torch.float32),
+                    "exp_avg_sq": tensors["v/" + key].to(p.device, torch.float32),
+                }
+        curve = self.args.state / f"{self.name}.curve.jsonl"
+        self.curve = [json.loads(line) for line in curve.read_text().splitlines()] if curve.exists() else []
+        print(f"{self.name}: resumed at step {self.step} of {self.steps}", flush=True)
+
+    def _fused(self) -> bool:
+        return self.args.device.startswith("cuda")
+
+    def _round_moments(self) -> None:
+        for p in self.params.values():
+            entry = self.opt.state.get(p)
+            if entry:
+                for key in ("exp_avg", "exp_avg_sq"):
+                    entry[key].copy_(entry[key].to(torch.bfloat16))
+
+    def save(self) -> None:
+        """Writes the state; call only at a multiple of ROUND_EVERY."""
+        tensors: dict[str, torch.Tensor] = {}
+        for key, p in self.params.items():
+            tensors["param/" + key] = p.detach().float().cpu().contiguous()
+            entry = self.opt.state.get(p)
+            if self.complete():
+                continue
+            for tag, name in (("m/", "exp_avg"), ("v/", "exp_avg_sq")):
+                value = entry[name] if entry else torch.zeros_like(p)
+                tensors[tag + key] = value.to(torch.bfloat16).cpu().contiguous()
+        for path in self._files():
+            path.unlink()
+        part, size, count = {}, 0, 0
+        for key, value in tensors.items():
+            nbytes = value.numel() * value.element_size()
+            if part and size + nbytes > FILE_BYTES:
+                save_file(part, self.args.state / f"{self.name}.state-{count}.safetensors")
+                part, size, count = {}, 0, count + 1
+            part[key] = value
+            size += nbytes
+        save_file(part, self.args.state / f"{self.name}.state-{count}.safetensors")
+        (self.args.state / f"{self.name}.curve.jsonl").write_text(
+            "".join(json.dumps(c) + "\n" for c in self.curve)
+        )
+        meta = {
+            "step": self.step,
+            "steps": self.steps,
+            "seconds": round(self.seconds, 1),
+            "seed": self.args.seed,
+        }
+        (self.args.state / f"{self.name}.json").write_text(json.dumps(meta) + "\n")
+
+    def complete(self) -> bool:
+        """True after the last step."""
+        return bool(self.steps) and self.step >= self.steps
+
+    # ---- loop -----------------------------------------------------------------------------------------
+
+    def rate(self) -> float:
+        """Learning rate of the current step."""
+        total = self.steps or 100_000
+        warm = min(200, max(1, total // 20))
+        if self.step < warm:
+            return self.args.lr * (self.step + 1) / warm
+        return self.args.lr * 0.5 * (1 + math.cos(math.pi * (self.step - warm) / max(1, total - warm)))
+
+    def _calibrate(self, t_first: float, at: int) -> None:
+        """Fixes the number of steps from the speed since step `at` at time `t_first`."""
+        speed = (self.step - at) / (time.monotonic() - t_first)
+        total = self.step + 0.97 * speed * (self.args.train_minutes * 60 - self.seconds)
+        self.steps = max(2, int(total) // ROUND_EVERY) * ROUND_EVERY
+        print(f"{self.name}: {speed:.2f} steps/s, training is {self.steps} steps", flush=True)
+
+    def run(self, step_fn: Callable[[int], tuple[torch.Tensor, dict]]) -> bool:
+        """Trains until the run's minutes are over or the training is complete; True when complete."""
+        args, began = self.args, time.monotonic()
+        if not self.steps and not args.train_minutes:
+            raise SystemExit("give --steps or --train-minutes")
+        before, calibrate_at, t_cal = self.seconds, self.step + 100, 0.0
+        last = saved = began
+        while not self.steps or self.step < self.steps:
+            if not self.steps and self.step == calibrate_at:
+                self._sync()
+                t_cal = time.monotonic()
+            if not self.steps and self.step == calibrate_at + 100:
+                self._sync()
+                self.seconds = before + time.monotonic() - began
+                self._calibrate(t_cal, calibrate_at)
+            for group in self.opt.param_groups:
+                group["lr"] = self.rate()
+            loss, figures = step_fn(self.step)
+            self.opt.zero_grad(set_to_none=True)
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(self.params.values(), 1.0)
+            if torch.isfinite(norm):
+                self.opt.step()
+            self.step += 1
+            if self.step % ROUND_EVERY == 0:
+                self._round_moments()
+            if self.step % args.log_every == 0 or self.step == self.steps:
+                row = {
+                    "step": self.step,
+                    "lr": round(self.rate(), 7),
+                    "loss": float(loss),
+                    "norm": float(norm),
+                }
+                row |= {k: round(float(v), 6) for k, v in figures.items()}
+                row["seconds"] = round(before + time.monotonic() - began, 1)
+                self.curve.append(row)
+                if self.step % (args.log_every * 10) == 0 or time.monotonic() - last > 15:
+                    last = time.monotonic()
+                    print(self.name, json.dumps(row), flush=True)
+            if self.step % ROUND_EVERY == 0:
+                if time.monotonic() - began > args.run_minutes * 60:
+                    break
+                if time.monotonic() - saved > SAVE_SECONDS:  # in case the run is cut off
+                    self.seconds, saved = before + time.monotonic() - began, time.monotonic()
+                    self.save()
+        self.seconds = before + time.monotonic() - began
+        if self.step % ROUND_EVERY:
+            self._round_moments()
+        self.save()
+        done = self.complete()
+        print(
+            f"{self.name}: {'complete' if done else 'stopped'} at step {self.step} of {self.steps}, "
+            f"{self.seconds:.0f} s of training so far",
+            flush=True,
+        )
+        return done
+
+    def _sync(self) -> None:
+        if self._fused():
+            torch.cuda.synchronize()
