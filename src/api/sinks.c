@@ -18,7 +18,8 @@ duet_status duet__sink_make(void *ctx, int32_t output, const char *path, duet_si
     duet_media_options options = {.path = path,
                                   .quality = s->compression,
                                   .tags = tags,
-                                  .n_tags = (int32_t)(sizeof tags / sizeof tags[0])};
+                                  .n_tags = (int32_t)(sizeof tags / sizeof tags[0]),
+                                  .cancel = s->cancel};
     return duet_media_sink_new(&options, out, err);
 }
 

@@ -100,7 +100,8 @@ static duet_status folder_frames(duet_sink *self, const uint8_t *rgb, int64_t n_
     folder_sink *s = (folder_sink *)self;
     size_t frame_bytes = 3 * (size_t)s->common.format.width * (size_t)s->common.format.height;
     for (int64_t i = 0; i < n_frames; i++) {
-        duet_status st = write_frame(s, rgb + (size_t)i * frame_bytes, err);
+        duet_status st = duet__media_poll(&s->common, err);
+        if (st == DUET_OK) st = write_frame(s, rgb + (size_t)i * frame_bytes, err);
         if (st != DUET_OK) return st;
     }
     return DUET_OK;

@@ -22,6 +22,8 @@ typedef struct duet_media_options {
     int32_t quality;            /* 0..100 (50 = default), constant rate factor by duet_media_crf */
     const duet_media_tag *tags; /* written as metadata, in order; borrowed until open */
     int32_t n_tags;
+    const volatile int
+        *cancel; /* NULL = none; polled between frames and packets, also while the encoder is emptied */
 } duet_media_options;
 
 double duet_media_crf(int32_t quality); /* 100 -> 10, 50 -> 18, 0 -> 26 */

@@ -14,6 +14,7 @@ typedef struct duet__media_sink {
     duet_clip_format format;
     char *path;
     int32_t quality;
+    const volatile int *cancel;
     AVDictionary *tags;
     float *sound; /* [2, samples] planar */
     int64_t frames_done;
@@ -25,6 +26,9 @@ duet__media_sink *duet__folder_sink_new(void);
 /* Translate an FFmpeg error number. `what` says what was being done. */
 duet_status duet__av_fail(duet_error *err, int av_error, const char *what, const char *path);
 duet_status duet__sound_keep(duet__media_sink *sink, const float *planar, int64_t n_samples, duet_error *err);
+
+/* DUET_E_CANCELLED once the caller asked to stop. */
+duet_status duet__media_poll(const duet__media_sink *sink, duet_error *err);
 
 /* Write the kept sound as 16-bit PCM WAV. */
 duet_status duet__wav_write(const char *path, const float *planar, int64_t n_samples, int sample_rate,

@@ -211,6 +211,9 @@ static duet_status encode(mp4_sink *s, AVCodecContext *c, AVStream *stream, cons
     int rc = avcodec_send_frame(c, frame);
     if (rc < 0) return fail(s, err, rc, "encoder");
     while ((rc = avcodec_receive_packet(c, s->packet)) >= 0) {
+        duet_status st =
+            duet__media_poll(&s->common, err); /* emptying x264 takes seconds on large canvases */
+        if (st != DUET_OK) return st;
         if (c == s->audio) { /* the last frame is padded: tell the muxer how much of it is sound */
             int64_t left = s->common.format.samples - s->packet->pts;
             if (left < s->packet->duration) s->packet->duration = left > 0 ? left : 0;

@@ -30,6 +30,10 @@ duet_status duet__av_fail(duet_error *err, int av_error, const char *what, const
     return duet_fail(err, status, "%s: %s: %s", path, what, disk_full(av_error) ? "the disk is full" : text);
 }
 
+duet_status duet__media_poll(const duet__media_sink *sink, duet_error *err) {
+    return sink->cancel && *sink->cancel ? duet_fail(err, DUET_E_CANCELLED, "cancelled") : DUET_OK;
+}
+
 duet_status duet__sound_keep(duet__media_sink *sink, const float *planar, int64_t n_samples,
                              duet_error *err) {
     if (n_samples != sink->format.samples)
@@ -52,6 +56,7 @@ duet_status duet_media_sink_new(const duet_media_options *options, duet_sink **o
     if (!sink) return duet_fail(err, DUET_E_MEMORY, "sink: out of memory");
     *out = &sink->base;
     sink->quality = options->quality;
+    sink->cancel = options->cancel;
     sink->path = duet_strdup(options->path);
     bool ok = sink->path != NULL;
     for (int32_t i = 0; i < options->n_tags; i++)

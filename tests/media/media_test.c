@@ -192,6 +192,25 @@ TEST(mp4_thrown_away_leaves_nothing, 20000) {
     EXPECT_EQ(entries(harness_tmp_dir()), 0);
 }
 
+/* Asked to stop when all frames are in: emptying the encoder ends early, and nothing is left. */
+TEST(mp4_cancel_stops_the_flush, 20000) {
+    make_clip();
+    volatile int cancel = 0;
+    char path[512];
+    snprintf(path, sizeof path, "%s/clip.mp4", harness_tmp_dir());
+    duet_error err = {0};
+    duet_sink *sink = NULL;
+    duet_media_options options = {.path = path, .quality = 50, .cancel = &cancel};
+    EXPECT_OK(duet_media_sink_new(&options, &sink, &err), err);
+    EXPECT_OK(sink->open(sink, &(duet_clip_format){W, H, 24, FRAMES, RATE, SAMPLES}, &err), err);
+    EXPECT_OK(sink->sound(sink, &sound[0][0], SAMPLES, &err), err);
+    EXPECT_OK(sink->frames(sink, &rgb[0][0][0][0], FRAMES, &err), err);
+    cancel = 1;
+    EXPECT_EQ(sink->close(sink, true, &err), DUET_E_CANCELLED);
+    duet_media_sink_free(&sink);
+    EXPECT_EQ(entries(harness_tmp_dir()), 0);
+}
+
 TEST(folder_holds_frames_and_sound, 20000) {
     make_clip();
     char path[512], file[600];
