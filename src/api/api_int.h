@@ -30,6 +30,8 @@ duet_status duet__hash_model(duet_engine *engine, duet_error *err);
 /* An output name: that it replaces nothing unless overwrite, and then only its own kind. */
 duet_status duet__check_output(const char *output, bool overwrite, duet_error *err);
 duet_status duet__check_writable(const char *output, duet_error *err);
+/* That the disk of an output has room for `bytes` of latents; DUET_E_IO. True at that moment only. */
+duet_status duet__check_space(const char *output, int64_t bytes, duet_error *err);
 /* A dump folder: absent or empty unless overwrite. */
 duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err);
 int64_t duet__bytes_on_disk(

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -115,13 +116,16 @@ static duet_status check_existing(const char *output, duet_error *err) {
     return status;
 }
 
-/* What overwrite may replace: a file by a file, a folder by a folder (a link counts as what it points to). */
+/* What overwrite may replace: a file by a file, a folder by a folder (a link counts as what it points to).
+ * A pipe or a device is no clip: a rename would take it away from whoever waits at its other end. */
 static duet_status check_kind(const char *output, duet_error *err) {
     struct stat st;
     char name[PATH_MAX + 2];
     bool folder = duet_output_is_folder(output);
     if (!look_up(output, &st)) return DUET_OK;
     snprintf(name, sizeof name, "%s/.", output);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
+        return refuse("output", output, err, "is neither a file nor a folder");
     bool is_folder = stat(name, &st) == 0;
     if (is_folder == folder) return DUET_OK;
     return refuse("output", output, err, folder ? "is a file, not a folder" : "is a folder, not a file");
@@ -139,6 +143,34 @@ duet_status duet__check_writable(const char *output, duet_error *err) {
     if (status == DUET_OK && duet_output_is_folder(output) && !stat(output, &st))
         status = probe_folder("output", output, output, err);
     return status;
+}
+
+/* The longest name that a run makes is that of the latents while they are written. That it fits is found out
+ * here by making it: at the end of the denoise it would be too late (promise P4). */
+static duet_status probe_longest_name(const char *output, duet_error *err) {
+    char *latents = duet_latents_name(output);
+    if (!latents) return duet_fail(err, DUET_E_MEMORY, "out of memory");
+    char name[PATH_MAX];
+    bool fits = snprintf(name, sizeof name, "%s.probe-XXXXXX", latents) < (int)sizeof name;
+    duet_free(latents);
+    int fd = fits ? mkstemp(name) : -1;
+    if (fd >= 0) {
+        close(fd);
+        unlink(name);
+    } else if (!fits || errno == ENAMETOOLONG) { /* a folder that does not exist yet is no fault */
+        return refuse("output", output, err, "is too long a name for the files of a run");
+    }
+    return DUET_OK;
+}
+
+duet_status duet__check_space(const char *output, int64_t bytes, duet_error *err) {
+    char parent[PATH_MAX];
+    struct statvfs fs;
+    if (!parent_of(output, parent, sizeof parent) || statvfs(parent, &fs) || !fs.f_blocks) return DUET_OK;
+    double room = (double)fs.f_bavail * (double)fs.f_frsize;
+    if (room >= (double)bytes) return DUET_OK;
+    return duet_fail(err, DUET_E_IO, "%s: the disk has %.0f bytes free, the latents alone need %lld", output,
+                     room, (long long)bytes);
 }
 
 duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
@@ -175,6 +207,7 @@ duet_status duet_output_check(const duet_request *r, duet_error *err) {
         char *name = duet_output_name(r->output, k, n);
         st = name ? duet__check_output(name, r->overwrite, err)
                   : duet_fail(err, DUET_E_MEMORY, "out of memory");
+        if (st == DUET_OK) st = probe_longest_name(name, err);
         duet_free(name);
     }
     if (st == DUET_OK) st = duet__check_writable(r->output, err);

@@ -98,6 +98,15 @@ static duet_status run(duet_engine *engine, const duet_request *r, const duet__r
     return duet_run(&args, out, err);
 }
 
+/* Of the files that keep the latents of every output until they are decoded. */
+static int64_t latents_bytes(const duet_engine *engine, const duet__resolution *all) {
+    const duet_model_config *c = duet_model_config_get(engine->model);
+    const duet_plan *p = &all->plan;
+    int64_t values = (int64_t)c->vvae.latent_channels * p->video_latents * p->latent_h * p->latent_w +
+                     2 * (int64_t)c->avae.latent_channels * p->audio_latents;
+    return values * (int64_t)sizeof(float) * all->resolved.num_outputs;
+}
+
 static duet_status prepare(duet_engine *engine, const duet_request *r, duet__resolution *all,
                            duet_error *err) {
     duet_status st;
@@ -106,6 +115,7 @@ static duet_status prepare(duet_engine *engine, const duet_request *r, duet__res
         return duet_refuse(err, "prompt", "missing_required_parameter", NULL, NULL, "is required");
     TRY(st, fail, duet_output_check(r, err));
     TRY(st, fail, duet__resolve_all(engine, r, all, err));
+    TRY(st, fail, duet__check_space(r->output, latents_bytes(engine, all), err));
     TRY(st, fail, duet__hash_model(engine, err));
 fail:
     return st;

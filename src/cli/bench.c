@@ -130,18 +130,11 @@ fail:
 }
 
 static duet_status check_words(const opt_set *set, duet_error *err) {
-    const opt_value *stage = &set->value[OPT_stage], *runs = &set->value[OPT_runs];
+    static const opt_id own[] = {OPT_stage,  OPT_runs,    OPT_bench_text_rows,
+                                 OPT_layout, OPT_backend, OPT_cpu_level};
     duet_status st = need_option(set, OPT_model, err);
-    if (st != DUET_OK) return st;
-    bool known = !stage->given || !strcmp(stage->text, "all");
-    for (int s = 0; s < N_STAGES; s++) known = known || !strcmp(stage->text, STAGES[s].name);
-    if (!known)
-        return duet_refuse(err, "stage", "invalid_value", stage->text, "all",
-                           "must be evaluation, video_decode, audio_decode or all");
-    if (runs->given && (runs->integer < 1 || runs->integer > MAX_RUNS))
-        return duet_refuse(err, "runs", "out_of_range", runs->text, runs->integer < 1 ? "1" : "100",
-                           "must be between 1 and %d", MAX_RUNS);
-    return DUET_OK;
+    for (size_t i = 0; i < sizeof own / sizeof own[0] && st == DUET_OK; i++) st = opt_judge(set, own[i], err);
+    return st;
 }
 
 static bool one_stage(const opt_set *set) {

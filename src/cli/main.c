@@ -2,10 +2,12 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct runner {
     int mask;
@@ -40,7 +42,15 @@ static int no_such_command(const char *word, bool json) {
     return report_failure(DUET_E_REQUEST, &err, PHASE_REQUEST, json, NULL);
 }
 
+/* Commands of one word take no second one: it would be ignored in silence. */
+static int too_many(const char *word, bool json) {
+    duet_error err = {0};
+    duet_refuse(&err, word, "unknown_parameter", NULL, NULL, "is one word too many");
+    return report_failure(DUET_E_REQUEST, &err, PHASE_REQUEST, json, NULL);
+}
+
 static int run_help(int n, char *const *words) {
+    if (n > 1) return too_many(words[1], opt_wants_json(n, words));
     if (n == 0) return help_program(stdout), EXIT_DONE;
     if (!strcmp(words[0], "--markdown")) return help_markdown(stdout), EXIT_DONE;
     const command *cmd = command_find(words[0]);
@@ -53,6 +63,7 @@ static int run_help(int n, char *const *words) {
 }
 
 static int run_completion(int n, char *const *words) {
+    if (n > 1) return too_many(words[1], opt_wants_json(n, words));
     if (n == 1 && completion_script(words[0], stdout)) return EXIT_DONE;
     duet_error err = {0};
     duet_refuse(&err, "shell", n ? "invalid_value" : "missing_required_parameter", n ? words[0] : NULL,
@@ -67,7 +78,8 @@ static int run(int argc, char **argv) {
     char *const *rest = argv + 2;
     if (!strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h")) return run_help(n, rest);
     if (!strcmp(word, "version") || !strcmp(word, "--version"))
-        return printf("duet %s\n", duet_version()), EXIT_DONE;
+        return n > 0 ? too_many(rest[0], opt_wants_json(n, rest))
+                     : (printf("duet %s\n", duet_version()), EXIT_DONE);
     if (!strcmp(word, "completion")) return run_completion(n, rest);
     const command *cmd = command_find(word);
     return cmd ? run_command(cmd, n, rest) : no_such_command(word, opt_wants_json(n, rest));
@@ -82,7 +94,18 @@ static int flush_results(int code) {
     return code == EXIT_DONE ? EXIT_RUN : code;
 }
 
+/* A standard stream that the caller closed (2>&-) would be the first free descriptor: the clip would be opened
+ * as number 2 and every message written into it. /dev/null takes the place, for reading only, so that a result
+ * that nobody receives still counts as not written. */
+static bool hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
+    if (!hold_standard_streams()) return EXIT_RUN;
     signal(SIGPIPE, SIG_IGN);
     return flush_results(run(argc, argv));
 }

@@ -238,6 +238,49 @@ static duet_status read_value(const opt_row *row, const char *text, opt_value *v
     }
 }
 
+/* ---- bounds and choices
+ * -------------------------------------------------------------------------------------- */
+
+static bool is_choice(const char *choices, const char *text) {
+    size_t n = strlen(text);
+    for (const char *p = choices; p; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strcspn(p, "|") == n && !strncmp(p, text, n)) return true;
+    }
+    return false;
+}
+
+/* "a|b|c" -> "must be a, b or c" */
+static void name_choices(const char *choices, char *rule, size_t rule_bytes) {
+    size_t at = (size_t)snprintf(rule, rule_bytes, "must be ");
+    const char *last = strrchr(choices, '|');
+    for (const char *p = choices; *p && at + 5 < rule_bytes; p++) {
+        if (*p == '|')
+            at += (size_t)snprintf(rule + at, rule_bytes - at, "%s", p == last ? " or " : ", ");
+        else
+            rule[at++] = *p, rule[at] = '\0';
+    }
+}
+
+duet_status opt_judge(const opt_set *set, opt_id id, duet_error *err) {
+    const opt_row *row = &OPT_ROWS[id];
+    const opt_value *v = &set->value[id];
+    char rule[160], nearest[MAX_WORD];
+    if (!v->given) return DUET_OK;
+    if (row->type == INT && (v->integer < row->low || v->integer > row->high)) {
+        snprintf(rule, sizeof rule, "must be between %lld and %lld", (long long)row->low,
+                 (long long)row->high);
+        snprintf(nearest, sizeof nearest, "%lld", (long long)(v->integer < row->low ? row->low : row->high));
+        return refuse(row, "out_of_range", v->text, nearest, rule, err);
+    }
+    if (row->type == WORD && !is_choice(row->choices, v->text)) {
+        name_choices(row->choices, rule, sizeof rule);
+        snprintf(nearest, sizeof nearest, "%.*s", (int)strcspn(row->choices, "|"), row->choices);
+        return refuse(row, "invalid_value", v->text, nearest, rule, err);
+    }
+    return DUET_OK;
+}
+
 /* ---- the line
  * ------------------------------------------------------------------------------------------------ */
 
@@ -342,7 +385,9 @@ duet_status opt_parse(const command *cmd, int n, char *const *words, opt_set *se
             at++;
         }
     }
-    return set->value[OPT_help].on ? DUET_OK : check_groups(set, err);
+    if (set->value[OPT_help].on) return DUET_OK;
+    duet_status st = check_groups(set, err);
+    return st == DUET_OK ? opt_judge(set, OPT_threads, err) : st;
 }
 
 void opt_close(opt_set *set) {

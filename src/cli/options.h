@@ -67,6 +67,10 @@ const char *command_nearest(const char *name); /* NULL when nothing is near */
 duet_status opt_parse(const command *cmd, int n, char *const *words, opt_set *set, duet_error *err);
 void opt_close(opt_set *set);
 
+/* A value against the bounds or choices of its own row, for options that no request judges: out_of_range or
+ * invalid_value. What was not given is in order. */
+duet_status opt_judge(const opt_set *set, opt_id id, duet_error *err);
+
 /* --json before anything else was understood, so that a bad command line is answered in JSON too. */
 bool opt_wants_json(int n, char *const *words);
 

@@ -143,9 +143,8 @@ static duet_status plan(const opt_set *set, char **prompt_file, duet_engine **en
     TRY(st, fail, request_from_options(set, &request, prompt_file, err));
     if (!request.prompt) {
         const opt_value *rows = &set->value[OPT_text_rows];
+        TRY(st, fail, opt_judge(set, OPT_text_rows, err));
         request.assumed_text_rows = rows->given ? rows->integer : ASSUMED_TEXT_ROWS;
-        if (rows->given && rows->integer < 1)
-            return duet_refuse(err, "text_rows", "out_of_range", rows->text, "1", "must be at least 1");
     }
     TRY(st, fail, duet_request_check(&request, err));
     TRY(st, fail, duet_engine_open(&options, engine, err));

@@ -122,8 +122,6 @@ duet_engine_options engine_from_options(const opt_set *set) {
     o.task = text_of(set, OPT_task);
     o.backend = text_of(set, OPT_backend);
     o.cpu_level = text_of(set, OPT_cpu_level);
-    int64_t threads = set->value[OPT_threads].given ? set->value[OPT_threads].integer : 0;
-    o.threads = threads > INT32_MAX ? INT32_MAX : threads < -1 ? -1 : (int32_t)threads;
-    if (set->value[OPT_threads].given && threads == 0) o.threads = -1; /* 0 is the library's word for "all" */
+    o.threads = set->value[OPT_threads].given ? (int32_t)set->value[OPT_threads].integer : 0; /* 0: all */
     return o;
 }

@@ -94,9 +94,11 @@ duet_status duet_output_name_check(const char *output, duet_error *err) {
     if (duet_output_is_folder(output) || (ends_with(output, ".mp4") && strlen(base) > 4)) return DUET_OK;
     char nearest[96];
     const char *dot = strrchr(base, '.');
-    int stem = dot && dot != base ? (int)(dot - output) : (int)strlen(output);
+    bool folder = !strcmp(base, ".") || !strcmp(base, "..");
+    int stem = dot && dot != base && !folder ? (int)(dot - output) : (int)strlen(output);
     bool whole = *base && strcmp(base, ".mp4") != 0 &&
-                 snprintf(nearest, sizeof nearest, "%.*s.mp4", stem, output) < (int)sizeof nearest;
+                 snprintf(nearest, sizeof nearest, "%.*s%s", stem, output, folder ? "/" : ".mp4") <
+                     (int)sizeof nearest;
     return duet_refuse(err, "output", "invalid_value", output, whole ? nearest : "clip.mp4",
                        "must end in .mp4, or in / for a folder of PNG frames and a WAV");
 }

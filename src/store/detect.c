@@ -11,6 +11,7 @@
  * its snapshot. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "store/file.h"
@@ -87,8 +88,9 @@ duet_status duet__detect(const duet_model_options *options, duet__place *place, 
         return duet_fail(err, DUET_E_USAGE, "layout must be native or diffusers (got %.32s)",
                          options->layout);
     if (!options->path || !duet__join(path, sizeof path, options->path, NULL) || !duet__is_dir(path))
-        return duet_fail(err, DUET_E_MODEL, "%s: no such directory",
-                         options->path ? options->path : "(no path)");
+        return duet_fail(err, DUET_E_MODEL, "%s: %s", options->path ? options->path : "(no path)",
+                         options->path && !access(options->path, F_OK) ? "is not a directory"
+                                                                       : "no such directory");
     enter_snapshot(path);
     duet__place start = {.partition = options->partition, .components = options->components & all};
     if (!start.components) start.components = all;

@@ -1,12 +1,14 @@
 """Whole clips of tiny models: what is written, under which names, and what is reported about it."""
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import wave
 import zlib
 
+import kit
 from kit import NOTES, Skip, check, duet, equal, expect, files_under, model, quick, refused, side, test
 
 
@@ -154,8 +156,31 @@ def an_existing_output_is_safe(tmp):
     refused(make(model(), f"{tmp}/clip.mp4/", "--overwrite"), "output")
     (tmp / "dir.mp4").mkdir()
     refused(make(model(), tmp / "dir.mp4", "--overwrite"), "output")
+    os.mkfifo(tmp / "pipe.mp4")
+    refused(make(model(), tmp / "pipe.mp4", "--overwrite"), "output")
     (tmp / "clip-1.mp4").write_bytes(b"precious")
     refused(make(model(), clip, "--num-outputs", "2"), "output")
+
+
+@test
+def a_name_too_long_for_the_latents_is_refused_before_work(tmp):
+    """The clip itself would fit, but after the denoise its latents could not be named."""
+    for stem, more in [(225, []), (251, []), (222, ["--num-outputs", "2"])]:
+        refused(make(model(), tmp / ("n" * stem + ".mp4"), *more), "output")
+    refused(make(model(), f"{tmp}/{'n' * 256}/"), "output")
+    expect(make(model(), tmp / ("n" * 215 + ".mp4"), "--keep-latents"), 0)
+
+
+@test
+def closed_standard_streams_stay_out_of_the_clip(tmp):
+    """A message written to a closed standard error must not land in whatever file was opened in its place."""
+    expect(make(model(), tmp / "a.mp4"), 0)
+    for name, streams in [("b", [2]), ("c", [1, 2]), ("d", [0, 1, 2])]:
+        words = [kit.BINARY, "generate", *quick(model(), "--prompt", "a lamp on a table", "--output", f"{tmp}/{name}.mp4")]
+        code = subprocess.run([str(w) for w in words], stdin=subprocess.DEVNULL, check=False,
+                              preexec_fn=lambda fds=streams: [os.close(fd) for fd in fds]).returncode
+        equal(code, 1 if 1 in streams else 0, f"exit code without streams {streams}")
+        equal((tmp / f"{name}.mp4").read_bytes(), (tmp / "a.mp4").read_bytes(), f"the clip without streams {streams}")
 
 
 @test

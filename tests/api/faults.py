@@ -70,7 +70,8 @@ def a_disk_that_fills_while_the_clip_is_written(tmp):
 def a_full_disk_keeps_what_stood_there(tmp):
     with small_disk(tmp, 16) as disk:
         (disk / "clip.mp4").write_bytes(b"precious")
-        expect(make(model(), disk / "clip.mp4", "--overwrite"), 1)
+        run = expect(make(model(), disk / "clip.mp4", "--overwrite"), 1)
+        check("latents alone need" in run.err, f"found out only after the denoise: {run}")
         equal((disk / "clip.mp4").read_bytes(), b"precious", "the clip that stood there")
 
 

@@ -177,6 +177,23 @@ def missing_options(tmp):
 
 
 @test
+def options_that_no_request_judges(tmp):
+    """Bounds and words of single commands, refused with what was typed."""
+    for words, field, got in [(["plan", "--text-rows", "0"], "text_rows", "0"), (["plan", "--text-rows", "42001"], "text_rows", "42001"),
+                              (["plan", "--threads", "0"], "threads", "0"), (["bench", "--threads", "0"], "threads", "0"),
+                              (["bench", "--threads", "1025"], "threads", "1025"), (["bench", "--runs", "101"], "runs", "101"),
+                              (["bench", "--text-rows", "0"], "text_rows", "0"), (["bench", "--backend", "gpu"], "backend", "gpu"),
+                              (["bench", "--text-rows", "42001"], "text_rows", "42001"),
+                              (["bench", "--cpu-level", "sse"], "cpu_level", "sse"), (["bench", "--layout", "gguf"], "layout", "gguf"),
+                              (["bench", "--stage", "all "], "stage", "all ")]:
+        text = refused(duet(*words, "--model", model()), field)
+        check(f"(got {got};" in text, f"not the value that was given: {text}")
+    for name in (".", ".."):
+        check("nearest: " + name + "/)" in refused(duet("plan", model(), "--prompt", "x", "--output", name), "output"),
+              "a folder's name is taken for a file's")
+
+
+@test
 def nearest_is_accepted(tmp):
     """Following the suggestion leads to a request that is accepted."""
     for options, field in [(["--num-frames", "95"], "num_frames"), (["--seconds", "15.5"], "seconds"),

@@ -85,6 +85,8 @@ def unknown_words_get_a_suggestion(tmp):
     check("nearest: --flow-shift" in refused(duet("plan", "--flowshift", "3")), "no suggestion for --flowshift")
     refused(duet("generate", "--completely-unknown"))
     refused(duet("help", "nothing"))
+    for words in (["help", "plan", "info"], ["version", "x"], ["completion", "bash", "zsh"], ["--version", "--verbose"]):
+        check("one word too many" in refused(duet(*words), words[-1]), f"{words} taken")
     refused(duet("generate", "--completely-unknown", "--json"), "--completely-unknown", "unknown_parameter")
 
 
