@@ -5,11 +5,11 @@ rules:
 
  1. Step s of a component with seed q uses only random numbers drawn from (q, s): no generator state is ever
     stored.
- 2. State is the parameters in fp32 and the two Adam moments in bf16, in safetensors files of at most 15 MiB;
-    the moments go when the last step is done.
- 3. Moments are rounded to bf16 at every multiple of ROUND_EVERY steps whether or not the run stops there,
-    and a run stops only there. So one long run and many short ones compute the same numbers (bit for bit on
-    a CPU; on a GPU up to the order of its atomic sums).
+ 2. State is the parameters in fp32 and the two Adam moments in 8 bits each, in safetensors files of at most
+    15 MiB; the moments go when the last step is done.
+ 3. Moments are rounded to those 8 bits at every multiple of ROUND_EVERY steps whether or not the run stops
+    there, and a run stops only there. So one long run and many short ones compute the same numbers (bit for
+    bit on a CPU; on a GPU up to the order of its atomic sums).
  4. The number of steps is fixed when training starts, by `--steps` or by measuring the speed for
     `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
 
@@ -79,6 +79,25 @@ def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> 
             p.copy_(tensors["param/" + key])
 
 
+def pack_moments(
+    first: torch.Tensor, second: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Adam's moments in 8 bits: the first linear with a scale a row, the second in quarter octaves from 2^-60."""
+    rows = first.reshape(first.shape[0], -1) if first.ndim > 1 else first.reshape(1, -1)
+    scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
+    levels = ((second + 2.0**-60).log2() + 60) * (255 / 64)
+    return (rows / scale).round().to(torch.int8).view(first.shape), scale, levels.round().clamp(0, 255).byte()
+
+
+def unpack_moments(
+    first: torch.Tensor, scale: torch.Tensor, second: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """The inverse of `pack_moments`, to its precision."""
+    rows = first.reshape(first.shape[0], -1) if first.ndim > 1 else first.reshape(1, -1)
+    value = (rows.float() * scale).view(first.shape)
+    return value, torch.exp2(second.float() * (64 / 255) - 60)
+
+
 class Trainer:
     """Owns optimiser, schedule, state files and curves of one component."""
 
@@ -95,6 +114,7 @@ class Trainer:
         )
         self.step, self.steps, self.seconds = 0, args.steps, 0.0
         self.curve: list[dict] = []
+        self.packed: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}  # moments as stored
         args.state.mkdir(parents=True, exist_ok=True)
         self._load()
 
@@ -119,10 +139,12 @@ class Trainer:
                 p.copy_(tensors["param/" + key])
                 if "m/" + key not in tensors:
                     continue
+                self.packed[key] = tuple(tensors[tag + key].to(p.device) for tag in ("m/", "scale/", "v/"))
+                first, second = unpack_moments(*self.packed[key])
                 self.opt.state[p] = {
                     "step": torch.tensor(float(self.step), device=p.device if self._fused() else "cpu"),
-                    "exp_avg": tensors["m/" + key].to(p.device, torch.float32),
-                    "exp_avg_sq": tensors["v/" + key].to(p.device, torch.float32),
+                    "exp_avg": first,
+                    "exp_avg_sq": second,
                 }
         curve = self.args.state / f"{self.name}.curve.jsonl"
         self.curve = [json.loads(line) for line in curve.read_text().splitlines()] if curve.exists() else []
@@ -132,23 +154,22 @@ class Trainer:
         return self.args.device.startswith("cuda")
 
     def _round_moments(self) -> None:
-        for p in self.params.values():
+        for key, p in self.params.items():
             entry = self.opt.state.get(p)
             if entry:
-                for key in ("exp_avg", "exp_avg_sq"):
-                    entry[key].copy_(entry[key].to(torch.bfloat16))
+                self.packed[key] = pack_moments(entry["exp_avg"], entry["exp_avg_sq"])
+                first, second = unpack_moments(*self.packed[key])
+                entry["exp_avg"].copy_(first)
+                entry["exp_avg_sq"].copy_(second)
 
     def save(self) -> None:
         """Writes the state; call only at a multiple of ROUND_EVERY."""
         tensors: dict[str, torch.Tensor] = {}
         for key, p in self.params.items():
             tensors["param/" + key] = p.detach().float().cpu().contiguous()
-            entry = self.opt.state.get(p)
-            if self.complete():
-                continue
-            for tag, name in (("m/", "exp_avg"), ("v/", "exp_avg_sq")):
-                value = entry[name] if entry else torch.zeros_like(p)
-                tensors[tag + key] = value.to(torch.bfloat16).cpu().contiguous()
+            if key in self.packed and not self.complete():
+                for tag, value in zip(("m/", "scale/", "v/"), self.packed[key]):
+                    tensors[tag + key] = value.cpu().contiguous()
         for path in self._files():
             path.unlink()
         part, size, count = {}, 0, 0
