@@ -37,7 +37,7 @@ CONFIG = dict(
 )
 RESOLVE = 0.003  # standard deviation of the tolerated error: 34 dB under a tone
 SPECTRA = 0.2
-HIGH = 30.0
+HIGH = 10.0
 SHORT_HOPS, LONG_HOPS = 32, 160
 WINDOWS = (2048, 512, 128)
 

@@ -16,7 +16,7 @@ How it measures
             connected pieces; a piece's colour is the nearest of the palette, its shape the template of equal
             area with the best overlap, its motion a decision on its path and radius.
   sound     every window is explained by a pitch and a timbre together (the harmonic template that holds most
-            energy); position is the angle of the channel levels; ticks are onsets around 4.4 kHz.
+            energy); position is the angle of the channel levels; ticks are peaks around 3.2 kHz.
   together  stereo position against x, ticks against the moments of reflection seen in the path.
 
 Objects of the picture are matched with those of the prompt by looks; the first named sounds in even turns
@@ -329,7 +329,7 @@ class Sound:
         self.size = 4 * WINDOW
         harmonics = np.arange(1, 7)
         self.bins = np.round(PITCHES[:, None] * harmonics * self.size / world.SAMPLE_RATE).astype(int)
-        self.top = int(4200 * self.size / world.SAMPLE_RATE)
+        self.top = int(2750 * self.size / world.SAMPLE_RATE)
 
     def note(self, at: int) -> tuple[float, int, float, float] | None:
         """(pitch in Hz, timbre, pan 0..1, level) of the window that starts at sample `at`; None if silent."""
@@ -381,22 +381,19 @@ class Sound:
         return out
 
     def ticks(self) -> list[float]:
-        """Times of onsets around 4.4 kHz, above every harmonic of the notes, in seconds."""
-        size, hop = 128, 16
-        total = self.sound.shape[1]
-        if total < size:
+        """Times at which ticks begin, in seconds: peaks of the level around 3.2 kHz, above every harmonic."""
+        size, hop, reach = 256, 16, 40
+        if self.sound.shape[1] < size:
             return []
         views = np.lib.stride_tricks.sliding_window_view(self.sound, size, axis=1)[:, ::hop]
         spectra = np.abs(np.fft.rfft(views * np.hanning(size), axis=-1)) ** 2
-        energy = spectra[:, :, 17:21].sum((0, 2)) / (size / 4) ** 2
-        out, quiet, threshold = [], 0, 0.004
-        for i, e in enumerate(energy):
-            if e > threshold and quiet <= 0:
-                peak = energy[i : i + 10].max()
-                onset = i + int(np.argmax(energy[i : i + 10] > 0.3 * peak))
-                out.append((onset * hop + 0.5 * size) / world.SAMPLE_RATE)
-                quiet = int(0.06 * world.SAMPLE_RATE / hop)
-            quiet -= 1
+        energy = spectra[:, :, 24:29].sum((0, 2)) / (size / 4) ** 2
+        out = []
+        for i in np.flatnonzero(energy > 0.02):
+            if energy[i] >= energy[max(0, i - reach) : i + reach + 1].max():
+                middle = (i * hop + size / 2) / world.SAMPLE_RATE
+                if not out or middle - 0.5 / world.HOPS_PER_SECOND - out[-1] > 0.02:
+                    out.append(float(middle - 0.5 / world.HOPS_PER_SECOND))
         return out
 
 

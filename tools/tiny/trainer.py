@@ -82,7 +82,7 @@ def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> 
 def pack_moments(
     first: torch.Tensor, second: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Adam's moments in 8 bits: the first linear with a scale a row, the second in quarter octaves from 2^-60."""
+    """Adam's moments in 8 bits: the first linear, a scale a row; the second in quarter octaves from 2^-60."""
     rows = first.reshape(first.shape[0], -1) if first.ndim > 1 else first.reshape(1, -1)
     scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
     levels = ((second + 2.0**-60).log2() + 60) * (255 / 64)

@@ -83,10 +83,10 @@ SQUARE_HALF, TRIANGLE_R, STAR_R, STAR_INNER = 0.886, 1.35, 1.30, 0.50
 EDGE_PX = 2.0  # width of the soft edge
 
 # Weights of harmonics 1.. by timbre; normalised to equal power in `wavetables`.
-HARMONICS = ((1.0,), (1.0, 0.0, 0.55, 0.0, 0.35), (1.0, 0.75, 0.55, 0.4, 0.3, 0.22), (0.45, 1.0, 0.0, 0.7))
+HARMONICS = ((1.0,), (1.0, 0.0, 0.6), (1.0, 0.75, 0.55, 0.4), (0.45, 1.0, 0.0, 0.7))
 PITCH_MAX_STEP = 16  # 640 Hz / 40
 TONE_RMS = 0.16
-TICK_HZ, TICK_DECAY_S, TICK_LEVEL = 4400.0, 0.005, 0.6  # above every harmonic of every note; one hop long
+TICK_HZ, TICK_LEVEL = 3200.0, 0.6  # above every harmonic of every note; fades in and out within one hop
 TURN_HOPS = 10  # a quarter second
 
 ROWS_MOTIONS = (RIGHT, LEFT, BOUNCE, ORBIT, GROW, SHRINK, STILL)
@@ -434,11 +434,10 @@ def turns(backend: Backend, scenes: Scenes, hops: int, first_hop: int = 0) -> np
 
 
 def tick_wave() -> np.ndarray:
-    """The 800 samples of a tick."""
+    """The 800 samples of a tick: whole periods under a bell, so that it is one latent frame and no more."""
     time = np.arange(HOP) / SAMPLE_RATE
-    return (TICK_LEVEL * np.exp(-time / TICK_DECAY_S) * np.sin(2 * math.pi * TICK_HZ * time)).astype(
-        np.float32
-    )
+    bell = 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(HOP) / HOP)
+    return (TICK_LEVEL * bell * np.sin(2 * math.pi * TICK_HZ * time)).astype(np.float32)
 
 
 def synthesise(tracks: Tracks, first_hop: int = 0, hops: int | None = None):
