@@ -81,6 +81,12 @@ static void book(const duet_deliver_args *a, duet_stage stage, double *since) {
     *since = now;
 }
 
+/* Name the stage of a failure that is no one's wish. */
+static duet_status named(duet_status st, const char *stage, duet_error *err) {
+    if (st != DUET_OK && st != DUET_E_CANCELLED) duet_error_prefix(err, "%s", stage);
+    return st;
+}
+
 static duet_status flush_dump(const duet_deliver_args *a, duet_error *err) {
     duet_status st = duet_dump_flush(a->dump, a->decoders->stream, "decode", err);
     return st == DUET_OK ? duet_dump_flush(a->dump, a->decoders->stream, "deliver", err) : st;
@@ -94,12 +100,12 @@ duet_status duet_deliver(const duet_deliver_args *a, duet_error *err) {
     if (!samples) return duet_fail(err, DUET_E_MEMORY, "decode: out of memory for the sound");
     duet_status st;
     offer_latents(duet_dump_tap(a->dump), a->latents);
-    TRY(st, done, decode_sound(a, samples, err));
+    TRY(st, done, named(decode_sound(a, samples, err), "decode_audio", err));
     book(a, DUET_STAGE_DECODE_AUDIO, &since);
     TRY(st, done, a->sinks->make(a->sinks->ctx, a->output, a->path, &sink, err));
     TRY(st, done, sink->open(sink, &format, err));
     TRY(st, done, sink->sound(sink, samples, format.samples, err));
-    TRY(st, done, decode_frames(a, sink, err));
+    TRY(st, done, named(decode_frames(a, sink, err), "decode_video", err));
     TRY(st, done, flush_dump(a, err));
     book(a, DUET_STAGE_DECODE_VIDEO, &since);
     TRY(st, done, duet_progress_step(a->progress, DUET_STAGE_DELIVER, 0, 1, err));

@@ -111,10 +111,11 @@ def weights_that_are_not_finite(tmp):
 
 @test
 def a_decoder_that_is_not_finite_keeps_the_latents(tmp):
-    copy = tmp / "model"
-    shutil.copytree(model(), copy)
-    poison(copy, "video_vae", "proj_out.weight")
-    run = expect(make(copy, tmp / "clip.mp4"), 1)
-    check("decode" in run.err and "not finite" in run.err, f"stage or reason missing: {run}")
-    equal([f for f in files_under(tmp) if not f.startswith("model")], ["clip.mp4.latents.safetensors"], "files")
-    check(last_line(run).endswith("clip.mp4.latents.safetensors"), f"the last line does not name the latents: {run}")
+    for part, tensor, stage in [("video_vae", "proj_out.weight", "decode_video"), ("audio_vae", "decoder.conv_post", "decode_audio")]:
+        copy, clip = tmp / part, tmp / f"{part}.mp4"
+        shutil.copytree(model(), copy)
+        poison(copy, part, tensor)
+        run = expect(make(copy, clip), 1)
+        check(f"error: {stage}: " in run.err and "not finite" in run.err, f"stage or reason missing: {run}")
+        equal([f for f in files_under(tmp) if f.startswith(clip.name)], [f"{clip.name}.latents.safetensors"], "files")
+        check(last_line(run).endswith(f"{clip.name}.latents.safetensors"), f"the last line does not name the latents: {run}")
