@@ -24,6 +24,7 @@ static duet_status open_tokenizer(duet_engine *e, duet_error *err) {
     duet_status st = duet_model_tokenizer_files(e->model, &files, err);
     if (st == DUET_OK) st = duet_tokenizer_open(&files, &e->tokenizer, err);
     if (st == DUET_OK) st = duet_tokenizer_check(e->tokenizer, &duet_model_config_get(e->model)->text, err);
+    if (st == DUET_E_MODEL) duet_error_prefix(err, "%s/tokenizer", duet_model_dir(e->model));
     if (st != DUET_OK) duet_tokenizer_close(&e->tokenizer);
     return st;
 }

@@ -107,7 +107,10 @@ static duet_status check_hashes(const duet_latents *l, const duet_model_hashes *
 static duet_status take(const duet_st_file *file, const char *path, const duet_model_config *config,
                         const duet_model_hashes *hashes, duet_latents *out, duet_error *err) {
     const duet_st_tensor *video, *audio;
+    const char *format = duet_st_metadata(file, "format");
     duet_status st;
+    if (!format || strcmp(format, FORMAT) != 0)
+        return refuse(err, path, "must be latents that a generate of this version left behind (duet-latents-1)");
     TRY(st, done, find(file, path, "video_latents", 4, &video, err));
     TRY(st, done, find(file, path, "audio_latents", 3, &audio, err));
     out->video_channels = (int32_t)video->shape.dim[0];

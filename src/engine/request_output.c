@@ -127,8 +127,12 @@ duet_status duet__check_outputs(const duet_request *r, duet_error *err) {
     int64_t n = outputs_of(r);
     if (n < 1 || n > DUET_MAX_OUTPUTS)
         return refuse_range("num_outputs_per_prompt", n, 1, DUET_MAX_OUTPUTS, err);
-    if (r->init_noise && n > 1) /* every output would be the same clip */
-        return refuse_range("num_outputs_per_prompt", n, 1, 1, err);
+    if (r->init_noise && n > 1) {
+        char value[32];
+        snprintf(value, sizeof value, "%lld", (long long)n);
+        return duet_refuse(err, "num_outputs_per_prompt", "conflicting_parameters", value, "1",
+                           "must be 1 with init_noise: every output would be the same clip");
+    }
     duet_status st;
     TRY(st, fail, check_seed(r, err));
     TRY(st, fail, check_encoding(r, err));
@@ -189,6 +193,8 @@ duet_status duet__resolve_outputs(const duet_request *r, duet_resolved *out, due
         compression ? (int32_t)r->output_compression : output_quality(r->output_quality)->compression;
     if (compression && r->output_quality)
         duet__warn(out, "output_quality: has no effect beside output_compression");
+    if (r->init_noise && duet__given(r->seed)) duet__warn(out, "seed: has no effect beside init_noise");
+    if (r->init_noise && r->noise) duet__warn(out, "noise: has no effect beside init_noise");
     out->seed = duet__given(r->seed) ? r->seed : DEFAULT_SEED;
     return out->seed == -1 ? draw_seed(&out->seed, err) : DUET_OK;
 }

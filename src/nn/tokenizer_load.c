@@ -202,6 +202,19 @@ static duet_status load_merges(duet_tokenizer *t, const char *text, int64_t n_by
     return st;
 }
 
+/* Byte-level BPE reaches every token longer than a byte by some merge. A merges.txt that was cut short at a line
+ * would still be read, and would spell the same prompt in other ids without a word. */
+static duet_status check_merges(const duet_tokenizer *t, duet_error *err) {
+    int64_t longer = 0;
+    for (int32_t id = 0; id < t->n_tokens; id++) longer += t->token[id].bytes && t->token[id].n_bytes > 1;
+    for (int i = 0; i < t->n_added; i++) longer -= t->token[t->added[i]].n_bytes > 1;
+    if (longer <= t->n_merges) return DUET_OK;
+    return duet_fail(err, DUET_E_MODEL,
+                     "merges.txt: %lld merges cannot make the %lld tokens of vocab.json that are longer than a "
+                     "byte: is it cut short?",
+                     (long long)t->n_merges, (long long)longer);
+}
+
 /* ---- open and close ---- */
 
 static duet_status check_file(const char *name, const char *data, int64_t n_bytes, duet_error *err) {
@@ -226,6 +239,7 @@ static duet_status load(duet_tokenizer *t, const duet_tokenizer_files *f, duet_e
     TRY(st, fail, find_bytes(t, err));
     TRY(st, fail, load_merges(t, f->merges_txt, f->merges_txt_bytes, err));
     TRY(st, fail, duet__added_tokens_load(t, f->tokenizer_config_json, f->tokenizer_config_json_bytes, err));
+    TRY(st, fail, check_merges(t, err));
 fail:
     return st;
 }

@@ -99,6 +99,9 @@ const char *duet_model_layout_name(const duet_model *model) {
 const char *duet_model_path(const duet_model *model) {
     return model->path;
 }
+const char *duet_model_dir(const duet_model *model) {
+    return model->dir;
+}
 duet_partition duet_model_partition(const duet_model *model) {
     return model->place.partition;
 }

@@ -43,6 +43,7 @@ void duet_model_close(duet_model **model); /* all weights borrowed from it must 
 const duet_model_config *duet_model_config_get(const duet_model *model);
 const char *duet_model_layout_name(const duet_model *model); /* "native", "diffusers" */
 const char *duet_model_path(const duet_model *model);
+const char *duet_model_dir(const duet_model *model); /* the folder below it that holds the components */
 duet_partition duet_model_partition(
     const duet_model *model); /* the one opened: where only one is there, that */
 bool duet_model_serves(const duet_model *model, const char *task); /* "t2va", "fl2va", "ref2va" */

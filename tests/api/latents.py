@@ -55,7 +55,8 @@ def latents_are_held_to_their_model(tmp):
     refused(duet("decode", latents, "--model", model(1), "--output", tmp / "d.mp4", "--json"), "latents")
     data = latents.read_bytes()
     for name, damaged in [("short", data[:-1]), ("half", data[:len(data) // 2]), ("long", data + b"\0"), ("empty", b""),
-                          ("lie", (2**40).to_bytes(8, "little") + data[8:])]:
+                          ("lie", (2**40).to_bytes(8, "little") + data[8:]),
+                          ("other", data.replace(b"duet-latents-1", b"duet-latents-2"))]:
         (tmp / f"{name}.safetensors").write_bytes(damaged)
         run = duet("decode", tmp / f"{name}.safetensors", "--model", model(0), "--output", tmp / "d.mp4")
         check(f"{name}.safetensors" in refused(run), f"the file is not named: {run}")

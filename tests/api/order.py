@@ -59,6 +59,20 @@ def model_before_its_rules(tmp):
 
 
 @test
+def a_damaged_tokenizer_is_named(tmp):
+    """Cut at a line, merges.txt still reads: it would only spell the prompt in other tokens."""
+    for file, cut in [("merges.txt", lambda text: text[:text.index(b"\n", len(text) // 2) + 1]), ("merges.txt", lambda text: b""),
+                      ("vocab.json", lambda text: b""), ("tokenizer_config.json", lambda text: b"")]:
+        copy = tmp / "model"
+        shutil.copytree(model(), copy)
+        path = next(pathlib.Path(copy).rglob(f"tokenizer/{file}"))
+        path.write_bytes(cut(path.read_bytes()))
+        run = duet("generate", "--model", copy, "--prompt", "x", "--output", tmp / "a.mp4")
+        check(str(path.parent) in refused(run, exit_code=3) and file in run.err, f"the file is not named: {run}")
+        shutil.rmtree(copy)
+
+
+@test
 def model_rules_before_weights(tmp):
     run = duet("generate", "--model", model(), "--prompt", "x", "--width", "517", "--height", "512", "--output", tmp / "a.mp4")
     refused(run, "width")

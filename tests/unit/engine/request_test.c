@@ -534,7 +534,7 @@ TEST(request_words, 2000) {
     EXPECT_EQ(got.output_compression, 80);
     r.init_noise = "noise.safetensors";
     r.num_outputs_per_prompt = 2;
-    expect_refused(&r, "num_outputs_per_prompt", "out_of_range", "1");
+    expect_refused(&r, "num_outputs_per_prompt", "conflicting_parameters", "1");
 }
 
 TEST(request_output_names, 2000) {

@@ -432,6 +432,8 @@ TEST(bad_merges_are_refused, 2000) {
     refuse_merges("b a\n", "merges.txt: line 1", "the merged token is not in");
     refuse_merges("qq a\n", "merges.txt: line 1", "a part is not in");
     refuse_merges("\x01 b\n", "merges.txt: line 1", "left part");
+    refuse_merges("a b\n", "merges.txt: 1 merges", "cut short");
+    refuse_merges("", "merges.txt: 0 merges", "cut short");
 }
 
 TEST(merges_headings_blanks_and_line_ends, 1000) {
