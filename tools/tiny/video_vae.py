@@ -8,8 +8,8 @@ a full clip, the head of the next one, and the two latent frames that neighbouri
     should resolve)
 
 `--decoder` is the second stage: the encoder is frozen (so latents stay as they are) and the decoder goes on
-from the state of the first stage, with the change of the error at the seam (from frame 16 to 17) as an
-additional loss.
+from the state of the first stage, with the change of the error at the seam (from frame 16 to 17) and across
+patch borders as additional losses.
 
 `--export DIR` writes the native files (`video_vae/`) from the state, with latent mean and deviation measured
 on fresh clips. NOT here: file layouts (`native.py`), the loop (`trainer.py`).
@@ -40,6 +40,7 @@ CONFIG = dict(
 )
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WINDOW = 22
+EDGE = 0.1  # weight of the borders between patches in the second stage
 SEAM = 0.5  # weight of the seam's loss in the second stage
 RESOLVE = 0.07  # standard deviation of the tolerated error, in normalised pixels (about 36 dB)
 
@@ -88,6 +89,12 @@ def windows(
     length = int(rng.choice([107, 124, 158, 192]))
     tracks = world.Tracks(world.Backend(device), scenes, length, width=width)
     return normalise(world.render(tracks, int(rng.integers(0, length - frames + 1)), frames))
+
+
+def patch_edges(error: torch.Tensor) -> torch.Tensor:
+    """Mean square of the change of the error across the borders of 16 px patches; tiles meet there."""
+    across, down = error[..., 16::16] - error[..., 15:-1:16], error[..., 16::16, :] - error[..., 15:-1:16, :]
+    return (across**2).mean() + (down**2).mean()
 
 
 class Core(torch.nn.Module):
@@ -139,7 +146,7 @@ def step_function(vae: torch.nn.Module, args: argparse.Namespace):
         mse = ((y - x) ** 2).mean()
         if args.decoder:
             change = (y - x)[:, :, 17] - (y - x)[:, :, 16]
-            loss = mse + SEAM * (change**2).mean()
+            loss = mse + SEAM * (change**2).mean() + EDGE * patch_edges(y - x)
         else:
             loss = mse + 2 * RESOLVE**2 / 3072 * kl
         return loss, {"psnr": -10 * torch.log10((error.detach() ** 2).mean()), "kl": kl.detach()}
@@ -190,9 +197,12 @@ def evaluate(vae: torch.nn.Module, seed: int, device: str, clips: int = 8, frame
     }
 
 
-def load(state: pathlib.Path, vae: torch.nn.Module) -> None:
+def load(state: pathlib.Path, vae: torch.nn.Module, init: pathlib.Path | None) -> None:
     """The trained weights: the first stage, then the decoder of the second if it has begun."""
-    trainer.load_parameters(state, "video_vae", vae)
+    if init:
+        native.read_video_vae(init, vae)
+    else:
+        trainer.load_parameters(state, "video_vae", vae)
     if (state / "video_vae_decoder.json").exists():
         trainer.load_parameters(state, "video_vae_decoder", decoder_of(vae))
 
@@ -205,11 +215,14 @@ def decoder_of(vae: torch.nn.Module) -> torch.nn.Module:
 def open_stage(vae: torch.nn.Module, args: argparse.Namespace) -> trainer.Trainer | None:
     """The trainer of the stage asked for; none when the state is only to be read."""
     if args.evaluate or args.export:
-        load(args.state, vae)
+        load(args.state, vae, args.init)
         return None
     if not args.decoder:
         return trainer.Trainer("video_vae", vae, args)
-    trainer.load_parameters(args.state, "video_vae", vae)
+    if args.init:
+        native.read_video_vae(args.init, vae)
+    else:
+        trainer.load_parameters(args.state, "video_vae", vae)
     return trainer.Trainer("video_vae_decoder", decoder_of(vae), args)
 
 
@@ -219,6 +232,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     trainer.add_arguments(parser, batch=16, lr=1.5e-3)
+    parser.add_argument(
+        "--init", type=pathlib.Path, help="first stage from this video_vae/ folder, not the state"
+    )
     parser.add_argument(
         "--decoder", action="store_true", help="second stage: the decoder alone, with the seam's loss"
     )
