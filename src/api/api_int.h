@@ -43,6 +43,7 @@ typedef struct duet__sinks {
     int64_t seed; /* of output 0 */
     const char *prompt_sha256, *model_hash;
     const volatile int *cancel;
+    bool overwrite;
 } duet__sinks;
 duet_status duet__sink_make(void *ctx, int32_t output, const char *path, duet_sink **out, duet_error *err);
 void duet__sink_dispose(void *ctx, duet_sink **sink);

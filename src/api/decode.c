@@ -61,7 +61,7 @@ duet_status duet_decode_latents(duet_engine *engine, const duet_decode_request *
     duet_run_result run_result = {0};
     duet_latents latents = {0};
     char prompt_sha256[65] = "";
-    duet__sinks sinks = {.cancel = &engine->cancel};
+    duet__sinks sinks = {.cancel = &engine->cancel, .overwrite = d->overwrite};
     duet__events events = {.fn = on_event, .ctx = ctx, .num_outputs = 1};
     duet_status st;
     TRY(st, done, duet_decode_check(d, err));

@@ -74,7 +74,8 @@ static duet_status run(duet_engine *engine, const duet_request *r, const duet__r
                          .seed = all->resolved.seed,
                          .prompt_sha256 = all->resolved.prompt_sha256,
                          .model_hash = engine->hashes.model,
-                         .cancel = &engine->cancel};
+                         .cancel = &engine->cancel,
+                         .overwrite = r->overwrite};
     duet_sink_factory factory = {.make = duet__sink_make, .dispose = duet__sink_dispose, .ctx = &sinks};
     duet_run_events run_events = {.progress = duet__event_progress,
                                   .finished = duet__event_finished,

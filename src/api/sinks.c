@@ -19,7 +19,8 @@ duet_status duet__sink_make(void *ctx, int32_t output, const char *path, duet_si
                                   .quality = s->compression,
                                   .tags = tags,
                                   .n_tags = (int32_t)(sizeof tags / sizeof tags[0]),
-                                  .cancel = s->cancel};
+                                  .cancel = s->cancel,
+                                  .keep_existing = !s->overwrite};
     return duet_media_sink_new(&options, out, err);
 }
 

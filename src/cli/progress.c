@@ -39,8 +39,9 @@ void print_warnings(const duet_resolved *r) {
 static void print_resolved(const duet_event *e) {
     char peak[32], flops[32];
     const duet_resolved *r = e->resolved;
-    fprintf(stderr, "%s %dx%d, %lld frames (%.3f s), %lld evaluations, seed %lld", r->task, r->width,
-            r->height, (long long)r->num_frames, r->seconds, (long long)r->evaluations, (long long)r->seed);
+    fprintf(stderr, "%s %dx%d, %lld frames (%.3f s), %lld evaluation%s, seed %lld", r->task, r->width,
+            r->height, (long long)r->num_frames, r->seconds, (long long)r->evaluations,
+            r->evaluations == 1 ? "" : "s", (long long)r->seed);
     if (r->num_outputs > 1) fprintf(stderr, " to %lld", (long long)(r->seed + r->num_outputs - 1));
     fprintf(stderr, "; %s of memory, %s%s\n", bytes_text(e->plan->peak_bytes, peak, sizeof peak),
             flops_text(e->plan->flops, flops, sizeof flops), r->num_outputs > 1 ? " each" : "");

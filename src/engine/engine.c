@@ -39,7 +39,13 @@ typedef struct run {
     duet_residency *residency; /* of the transformer */
     duet_denoiser *denoiser;
     duet_latents latents[DUET_MAX_OUTPUTS];
+    ino_t latents_file[DUET_MAX_OUTPUTS]; /* which file we wrote: another run may use the same name */
 } run;
+
+static ino_t file_at(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
 
 void duet_run_result_free(duet_run_result *result) {
     for (int k = 0; k < DUET_MAX_OUTPUTS; k++) {
@@ -247,10 +253,12 @@ static duet_status keep_latents(run *r, int32_t output, duet_error *err) {
     char *path = duet_latents_name(o->path);
     if (!path) return duet_fail(err, DUET_E_MEMORY, "denoise: out of memory");
     st = duet_latents_write(&r->latents[output], path, err);
-    if (st == DUET_OK)
+    if (st == DUET_OK) {
         o->latents_path = path;
-    else
+        r->latents_file[output] = file_at(path);
+    } else {
         duet_free(path);
+    }
     return st;
 }
 
@@ -290,14 +298,29 @@ static duet_status denoise(run *r, duet_error *err) {
 
 /* ---- deliver --------------------------------------------------------------------------------------------- */
 
-static void settle(duet_run_output *o, bool keep, const duet_run_events *events, int32_t output) {
+/* Latents that another run of the same name wrote over ours are that run's to remove. */
+static void settle(run *r, int32_t output) {
+    duet_run_output *o = &r->result->output[output];
+    const duet_run_events *events = r->a->events;
     o->finished = true;
-    if (!keep && o->latents_path) {
-        unlink(o->latents_path);
+    if (!r->a->keep_latents && o->latents_path) {
+        if (file_at(o->latents_path) == r->latents_file[output]) unlink(o->latents_path);
         duet_free(o->latents_path);
         o->latents_path = NULL;
     }
     if (events && events->finished) events->finished(events->ctx, output, o->path);
+}
+
+/* After a failure: latents that another run of the same name removed are written again; where its own stand now,
+ * nothing of ours is kept, and nothing is said to be. */
+static void keep_after_failure(run *r, int32_t output) {
+    duet_run_output *o = &r->result->output[output];
+    if (!o->latents_path || file_at(o->latents_path) == r->latents_file[output]) return;
+    if (file_at(o->latents_path) == 0 &&
+        duet_latents_write(&r->latents[output], o->latents_path, NULL) == DUET_OK)
+        return;
+    duet_free(o->latents_path);
+    o->latents_path = NULL;
 }
 
 static duet_status deliver(run *r, duet_error *err) {
@@ -314,7 +337,10 @@ static duet_status deliver(run *r, duet_error *err) {
                                                .dump = r->dump[k],
                                                .stage_seconds = r->result->stage_seconds},
                           err);
-        if (st == DUET_OK) settle(&r->result->output[k], r->a->keep_latents, r->a->events, k);
+        if (st == DUET_OK)
+            settle(r, k);
+        else
+            keep_after_failure(r, k);
         duet_latents_free(&r->latents[k]);
     }
     duet_decoders_close(&decoders);

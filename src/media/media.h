@@ -24,6 +24,7 @@ typedef struct duet_media_options {
     int32_t n_tags;
     const volatile int
         *cancel; /* NULL = none; polled between frames and packets, also while the encoder is emptied */
+    bool keep_existing; /* an MP4 that appeared under the name meanwhile is not replaced: DUET_E_IO */
 } duet_media_options;
 
 double duet_media_crf(int32_t quality); /* 100 -> 10, 50 -> 18, 0 -> 26 */

@@ -15,6 +15,7 @@ typedef struct duet__media_sink {
     char *path;
     int32_t quality;
     const volatile int *cancel;
+    bool keep_existing;
     AVDictionary *tags;
     float *sound; /* [2, samples] planar */
     int64_t frames_done;

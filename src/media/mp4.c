@@ -272,6 +272,25 @@ static duet_status mp4_frames(duet_sink *self, const uint8_t *rgb, int64_t n_fra
 /* ---- closing --------------------------------------------------------------------------------------------
  */
 
+/* Under its name, over what stands there only if it may. A file system that cannot say so in one step is asked
+ * in two. */
+static duet_status put_in_place(mp4_sink *s, duet_error *err) {
+    const char *from = s->temp_path, *to = s->common.path;
+    int rc = -1;
+    errno = EINVAL;
+    if (s->common.keep_existing) rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) {
+        struct stat st;
+        bool taken = s->common.keep_existing && lstat(to, &st) == 0;
+        rc = taken ? -1 : rename(from, to);
+        if (taken) errno = EEXIST;
+    }
+    if (rc == 0) return DUET_OK;
+    if (errno == EEXIST)
+        return duet_fail(err, DUET_E_IO, "%s: appeared while this clip was made; it is left as it is", to);
+    return fail(s, err, AVERROR(errno), "cannot rename into place");
+}
+
 static duet_status finish(mp4_sink *s, duet_error *err) {
     duet_status st;
     if (s->common.frames_done != s->common.format.frames || !s->common.sound)
@@ -287,8 +306,7 @@ static duet_status finish(mp4_sink *s, duet_error *err) {
     if (rc < 0) return fail(s, err, rc, "cannot write");
     int fd = open(s->temp_path, O_RDONLY);
     if (fd < 0 || fsync(fd) != 0 || close(fd) != 0) return fail(s, err, AVERROR(errno), "cannot write");
-    if (rename(s->temp_path, s->common.path) != 0)
-        return fail(s, err, AVERROR(errno), "cannot rename into place");
+    TRY(st, done, put_in_place(s, err));
     duet_free(s->temp_path);
     s->temp_path = NULL;
 done:

@@ -57,6 +57,7 @@ duet_status duet_media_sink_new(const duet_media_options *options, duet_sink **o
     *out = &sink->base;
     sink->quality = options->quality;
     sink->cancel = options->cancel;
+    sink->keep_existing = options->keep_existing;
     sink->path = duet_strdup(options->path);
     bool ok = sink->path != NULL;
     for (int32_t i = 0; i < options->n_tags; i++)

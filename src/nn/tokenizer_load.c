@@ -209,10 +209,11 @@ static duet_status check_merges(const duet_tokenizer *t, duet_error *err) {
     for (int32_t id = 0; id < t->n_tokens; id++) longer += t->token[id].bytes && t->token[id].n_bytes > 1;
     for (int i = 0; i < t->n_added; i++) longer -= t->token[t->added[i]].n_bytes > 1;
     if (longer <= t->n_merges) return DUET_OK;
-    return duet_fail(err, DUET_E_MODEL,
-                     "merges.txt: %lld merges cannot make the %lld tokens of vocab.json that are longer than a "
-                     "byte: is it cut short?",
-                     (long long)t->n_merges, (long long)longer);
+    return duet_fail(
+        err, DUET_E_MODEL,
+        "merges.txt: %lld merges cannot make the %lld tokens of vocab.json that are longer than a "
+        "byte: is it cut short?",
+        (long long)t->n_merges, (long long)longer);
 }
 
 /* ---- open and close ---- */

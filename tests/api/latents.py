@@ -1,7 +1,9 @@
 """A finished denoise is never lost: kept latents, and the clip that decode makes of them (promise P4)."""
 import json
 import shutil
+import subprocess
 
+import kit
 from kit import check, duet, equal, expect, files_under, model, quick, refused, test
 
 
@@ -98,3 +100,20 @@ def decode_needs_only_the_decoders(tmp):
             path.unlink()
     expect(duet("decode", tmp / "c.mp4.latents.safetensors", "--model", bare, "--output", tmp / "d.mp4"), 0)
     equal((tmp / "d.mp4").read_bytes(), (tmp / "c.mp4").read_bytes(), "decoded clip")
+
+
+@test
+def two_runs_of_one_name_replace_nothing(tmp):
+    """Started together, so that neither sees the other's file: the first to finish makes the clip, the other leaves it alone."""
+    clip = tmp / "c.mp4"
+    words = [[str(w) for w in (kit.BINARY, "generate", *quick(model(), "--prompt", "a lamp", "--seed", seed, "--output", clip))]
+             for seed in (1, 2)]
+    runs = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for w in words]
+    ends = [(run.communicate(timeout=300)[1].decode(), run.returncode) for run in runs]
+    equal(sorted(code == 0 for _, code in ends), [False, True], f"one clip: {ends}")
+    for seed, (err, code) in enumerate(ends, 1):
+        if code == 0:
+            expect(make(model(), tmp / "alone.mp4", "--seed", seed), 0)
+            equal((tmp / "alone.mp4").read_bytes(), clip.read_bytes(), "the clip of the run that made it")
+        else:
+            check("error: " in err and "c.mp4" in err, f"the other run does not say why: {err}")

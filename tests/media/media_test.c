@@ -211,6 +211,29 @@ TEST(mp4_cancel_stops_the_flush, 20000) {
     EXPECT_EQ(entries(harness_tmp_dir()), 0);
 }
 
+/* Two runs of one name: the second to finish does not take the first one's clip away. */
+TEST(mp4_keeps_a_file_that_appeared_meanwhile, 20000) {
+    make_clip();
+    char path[512], text[16] = "";
+    snprintf(path, sizeof path, "%s/clip.mp4", harness_tmp_dir());
+    duet_error err = {0};
+    duet_sink *sink = NULL;
+    duet_media_options options = {.path = path, .quality = 50, .keep_existing = true};
+    EXPECT_OK(duet_media_sink_new(&options, &sink, &err), err);
+    EXPECT_OK(sink->open(sink, &(duet_clip_format){W, H, 24, FRAMES, RATE, SAMPLES}, &err), err);
+    EXPECT_OK(sink->sound(sink, &sound[0][0], SAMPLES, &err), err);
+    EXPECT_OK(sink->frames(sink, &rgb[0][0][0][0], FRAMES, &err), err);
+    FILE *f = fopen(path, "wb");
+    EXPECT(f && fputs("precious", f) >= 0 && fclose(f) == 0);
+    EXPECT_EQ(sink->close(sink, true, &err), DUET_E_IO);
+    EXPECT_HAS(err.message, "appeared");
+    duet_media_sink_free(&sink);
+    EXPECT_EQ(entries(harness_tmp_dir()), 1);
+    f = fopen(path, "rb");
+    EXPECT(f && fgets(text, sizeof text, f) && fclose(f) == 0);
+    EXPECT_STR(text, "precious");
+}
+
 TEST(folder_holds_frames_and_sound, 20000) {
     make_clip();
     char path[512], file[600];
