@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/geometry.h"
 #include "store/safetensors.h"
 #include "store/safetensors_write.h"
 
@@ -80,6 +81,12 @@ static duet_status check_shapes(const duet_latents *l, const duet_shape *audio, 
     }
     if (l->video_latents < 7 || l->video_latents % 5 != 2 || l->latent_h < 1 || l->latent_w < 1 || a[2] < 1)
         return refuse(err, path, "must have 5n+2 latent frames (7 at least), a positive size and some sound");
+    int64_t sound = duet_audio_latents_for_frames(duet_frames_for_video_latents(l->video_latents));
+    if (a[2] != sound) {
+        snprintf(rule, sizeof rule, "must have %lld audio latents per channel for %lld latent frames",
+                 (long long)sound, (long long)l->video_latents);
+        return refuse(err, path, rule);
+    }
     return DUET_OK;
 }
 
@@ -110,7 +117,8 @@ static duet_status take(const duet_st_file *file, const char *path, const duet_m
     const char *format = duet_st_metadata(file, "format");
     duet_status st;
     if (!format || strcmp(format, FORMAT) != 0)
-        return refuse(err, path, "must be latents that a generate of this version left behind (duet-latents-1)");
+        return refuse(err, path,
+                      "must be latents that a generate of this version left behind (duet-latents-1)");
     TRY(st, done, find(file, path, "video_latents", 4, &video, err));
     TRY(st, done, find(file, path, "audio_latents", 3, &audio, err));
     out->video_channels = (int32_t)video->shape.dim[0];
