@@ -14,8 +14,8 @@ typedef struct duet_progress {
     const volatile int *cancel;
 } duet_progress;
 
-static inline duet_status duet_progress_step(const duet_progress *p, duet_stage stage, int64_t done, int64_t total,
-                                             duet_error *err) {
+static inline duet_status duet_progress_step(const duet_progress *p, duet_stage stage, int64_t done,
+                                             int64_t total, duet_error *err) {
     if (!p) return DUET_OK;
     if (p->report) p->report(p->ctx, stage, done, total);
     if (p->cancel && *p->cancel) return duet_fail(err, DUET_E_CANCELLED, "cancelled");

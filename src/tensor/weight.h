@@ -34,7 +34,8 @@ typedef struct duet_weight {
     duet_shape shape; /* canonical */
     duet_dtype dtype; /* storage type of all pieces */
     int n_pieces;     /* 0 = absent (optional weight) */
-    bool mapped;      /* every piece lies in a read-only mapping of a file: its pages may be dropped (base/pages.h) */
+    bool
+        mapped; /* every piece lies in a read-only mapping of a file: its pages may be dropped (base/pages.h) */
     duet_weight_piece piece[DUET_MAX_PIECES];
     void *prepared; /* backend's own form (packed panels, device copy) or NULL */
 } duet_weight;

@@ -238,7 +238,8 @@ TEST(embed_refused_allocations, 120000) {
             EXPECT_EQ(st, DUET_OK);
             break;
         }
-        if (st != DUET_E_MEMORY) FAIL("allocation %lld refused: status %s", (long long)nth, duet_status_name(st));
+        if (st != DUET_E_MEMORY)
+            FAIL("allocation %lld refused: status %s", (long long)nth, duet_status_name(st));
         refused++;
     }
     EXPECT(refused > 50);

@@ -121,7 +121,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n_bytes, size_t max_bytes, 
                                          "255",   "512",    "1000",       "1024",       "0.5",  "0.1",
                                          "65536", "262144", "2147483647", "4294967296", "1e-9", "1e30"};
     size_t at = n_bytes ? seed / 2 % n_bytes : 0;
-    while (at < n_bytes && !(is_number_byte(data[at]) && at && data[at - 1] && strchr(":,[ ", data[at - 1]))) at++;
+    while (at < n_bytes && !(is_number_byte(data[at]) && at && data[at - 1] && strchr(":,[ ", data[at - 1])))
+        at++;
     if (seed % 2 || at >= n_bytes) return LLVMFuzzerMutate(data, n_bytes, max_bytes);
     size_t end = at;
     while (end < n_bytes && is_number_byte(data[end])) end++;
