@@ -77,6 +77,18 @@ static duet_status check_flag(const json_t *entry, const char *content, const ch
     return DUET_OK;
 }
 
+/* Switches that would change every prompt's ids: what is not done here must not be asked for. */
+static duet_status check_switches(const json_t *config, duet_error *err) {
+    static const char *const names[] = {"add_prefix_space", "add_bos_token", "add_eos_token",
+                                        "split_special_tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(config, names[i]);
+        if (value && !json_is_false(value) && !json_is_null(value))
+            return duet_fail(err, DUET_E_MODEL, "%s: %s must be false", FILE_NAME, names[i]);
+    }
+    return DUET_OK;
+}
+
 /* A token as plain string or as object with flags. *content is borrowed from the entry. */
 static duet_status parse_entry(const json_t *entry, const char *where, const char **content,
                                duet_error *err) {
@@ -195,6 +207,7 @@ duet_status duet__added_tokens_load(duet_tokenizer *t, const char *json, int64_t
         st = duet_fail(err, DUET_E_MEMORY, "no memory for the added tokens");
     else if (!json_is_object(config))
         st = duet_fail(err, DUET_E_MODEL, "%s: must be an object", FILE_NAME);
+    if (st == DUET_OK) st = check_switches(config, err);
     if (st == DUET_OK) st = add_stated(t, json_object_get(config, "added_tokens_decoder"), err);
     if (st == DUET_OK) st = check_gaps(t, err);
     if (st == DUET_OK) st = add_named(t, config, err);

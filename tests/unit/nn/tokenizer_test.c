@@ -487,6 +487,9 @@ TEST(bad_added_tokens_are_refused, 2000) {
     refuse_config("{\"additional_special_tokens\":{}}", "must be a list");
     refuse_config("{\"additional_special_tokens\":[3]}", "must be a string");
     refuse_config("{\"eos_token\":3}", "eos_token");
+    refuse_config("{\"add_prefix_space\":true}", "add_prefix_space must be false");
+    refuse_config("{\"add_bos_token\":true}", "add_bos_token must be false");
+    refuse_config("{\"split_special_tokens\":1}", "split_special_tokens must be false");
 }
 
 /* An ordinary token that is listed as special keeps its id and is then cut out of words (measured with the
