@@ -147,7 +147,7 @@ def train(state: pathlib.Path, steps: int, stop: float) -> None:
         loss = ((module(x) - x.flip(1)) ** 2).mean()
         return loss, {"loss": loss.detach()}
 
-    trainer.Trainer("toy", module, args).run(step)
+    trainer.Trainer("toy", module, args, [module[2].weight]).run(step)  # Muon for one, Adam for the others
 
 
 def test_resume() -> None:

@@ -3,7 +3,7 @@ as released.
 
 One model a partition: `--partition fl2va` learns t2va and fl2va, `--partition ref2va` learns ref2va (and may
 start from the other's weights, `--init`). The VAEs and the text encoder are frozen; clips are rendered and
-encoded once at the start of a run (and kept in `--cache`, if given), prompts are embedded beside them.
+encoded before the first step (`pool.py`).
 
     u ~ U(0, 1), one a clip;  sigma = s u / (1 + (s - 1) u), s = 12 for video and 3 for audio;  t = 1 - sigma
     x_t = t x_0 + (1 - t) noise;  the model predicts x_0 - noise;  loss = mean square (video) + mean square
@@ -14,8 +14,8 @@ noise at 0.999 (visual) or clean (sound), at their own timesteps. All clips of a
 conditions, text length) and differ in u.
 
 `forward` below is the reference module's forward for a batch with a timestep per clip; `tests/tools` holds
-the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), files (`native.py`), sampling
-(`generate.py`).
+the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encoded clips (`pool.py`), files
+(`native.py`), sampling (`generate.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-import audio_vae
 import native
 import packing
-import tasks
 import text
 import trainer
-import video_vae
-import world
+from pool import PARTITIONS, Pool, load, prepare
 
 CONFIG = dict(
     num_attention_heads=3,
@@ -54,8 +51,6 @@ CONFIG = dict(
     rope_freq_dim=8,
 )
 SHIFTS = (12.0, 3.0)
-GRID = world.CANVAS // 16
-PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
 
 
 def build(seed: int) -> torch.nn.Module:
@@ -80,6 +75,14 @@ def build(seed: int) -> torch.nn.Module:
             head.weight.zero_()
             head.bias.zero_()
     return model
+
+
+def matrices_of(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The matrices inside the blocks, which Muon trains; all else is left to Adam."""
+    inner = [*model.transformer_blocks, *model.token_refiner.refiner_blocks]
+    return [
+        p for block in inner for name, p in block.named_parameters() if p.ndim == 2 and "adaln" not in name
+    ]
 
 
 # ---- forward -----------------------------------------------------------------------------------------
@@ -171,221 +174,6 @@ def forward(
         return model.proj_out(h[:, rows.video].float()), model.audio_proj_out(h[:, rows.audio].float())
 
 
-# ---- frozen components -------------------------------------------------------------------------------
-
-
-def patchify(z: torch.Tensor) -> torch.Tensor:
-    """[B, C, T, H, W] -> rows [B, T H/2 W/2, 4 C], columns (channel, dy, dx)."""
-    b, c, t, h, w = z.shape
-    return (
-        z.reshape(b, c, t, h // 2, 2, w // 2, 2)
-        .permute(0, 2, 3, 5, 1, 4, 6)
-        .reshape(b, t * h * w // 4, 4 * c)
-    )
-
-
-def unpatchify(rows: torch.Tensor, t: int, h: int, w: int) -> torch.Tensor:
-    """The inverse of `patchify`."""
-    b, c = rows.shape[0], rows.shape[-1] // 4
-    return rows.reshape(b, t, h // 2, w // 2, c, 2, 2).permute(0, 4, 1, 2, 5, 3, 6).reshape(b, c, t, h, w)
-
-
-class Conditions:
-    """Keyframes or references of one request: what the layout must know of them, and their rows."""
-
-    def __init__(self, request: tasks.Request) -> None:
-        sizes = {
-            "image": (GRID, GRID),
-            "audio": (tasks.AUDIO_REFERENCE_HOPS,),
-            "video": (packing.latent_frames(tasks.VIDEO_REFERENCE_FRAMES), GRID, GRID),
-        }
-        self.kinds: list[tuple] = [(at,) for at in request.keyframes]
-        self.kinds += [(r.kind, *sizes[r.kind]) for r in request.references]
-        self.values: list[torch.Tensor | None] = [None] * len(self.kinds)
-
-    def rows(self, sound: bool) -> torch.Tensor | None:
-        """Rows of the sounds or of the pictures in packed order."""
-        mine = [v for k, v in zip(self.kinds, self.values) if (k[0] == "audio") == sound]
-        return torch.cat(mine) if mine else None
-
-
-class Frozen:
-    """VAEs and text encoder as shipped (native files); turns pictures and sound into normalised latents and
-    back."""
-
-    def __init__(self, folder: pathlib.Path, device: str) -> None:
-        self.device = device
-        self.video, self.audio = (m.build(0).to(device).eval() for m in (video_vae, audio_vae))
-        self.statistics = {}
-        for name, vae, read in (
-            ("video", self.video, native.read_video_vae),
-            ("audio", self.audio, native.read_audio_vae),
-        ):
-            values = read(folder / f"{name}_vae", vae)
-            self.statistics[name] = tuple(torch.tensor(v, device=device, dtype=torch.float32) for v in values)
-        self.encoder = text.Encoder(folder / "tokenizer", 0).to(device).eval()
-        text.read(folder / "text_encoder", self.encoder)
-        if device.startswith("cuda"):
-            self.video.encoder.to(memory_format=torch.channels_last_3d)
-
-    @torch.no_grad()
-    def encode_video(self, frames: torch.Tensor, seed: int | None) -> torch.Tensor:
-        """[B, F, H, W, 3] in 0..1, F = 1 or 17n + 5 -> normalised sampled latents [B, C, T, H/16, W/16].
-
-        `seed` None draws fresh noise a clip; otherwise every clip gets the noise of that seed, as conditions
-        do.
-        """
-        x = video_vae.normalise((frames * 255).round() / 255)
-        cuda = self.device.startswith("cuda")
-        parts = [x[:, :, i : i + 17] for i in range(0, x.shape[2], 17)]
-        with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
-            full = [p for p in parts if p.shape[2] == 17]
-            moments = []
-            if full:
-                out = self.video.quant_conv(self.video.encoder(torch.cat(full)))
-                moments += list(out.split(x.shape[0]))
-            if parts[-1].shape[2] != 17:
-                moments.append(self.video.quant_conv(self.video.encoder(parts[-1])))
-        mean, logvar = torch.cat(moments, 2).float().chunk(2, 1)
-        if seed is None:
-            noise = torch.randn_like(mean)
-        else:
-            noise = torch.randn(mean[:1].shape, generator=torch.Generator().manual_seed(seed)).to(mean.device)
-        z = mean + torch.exp(0.5 * logvar.clamp(-30, 20)) * noise
-        m, s = (v.view(1, -1, 1, 1, 1) for v in self.statistics["video"])
-        return (z.half().float() - m) / s
-
-    @torch.no_grad()
-    def decode(self, video: torch.Tensor, audio: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Target rows [1, ...] of one clip -> frames [F, H, W, 3] uint8 and sound [2, samples]."""
-        m, s = (v.view(1, -1, 1, 1, 1) for v in self.statistics["video"])
-        z = unpatchify(video, packing.latent_frames(tasks.FRAMES), GRID, GRID) * s + m
-        frames = video_vae.denormalise(self.video.decode(z).sample)[0]
-        m, s = (v.view(1, -1, 1) for v in self.statistics["audio"])
-        z = audio.reshape(2, -1, audio.shape[-1]).transpose(1, 2) * s + m
-        return (frames * 255).round().byte().cpu().numpy(), self.audio.decode(z).sample[:, 0].cpu().numpy()
-
-    @torch.no_grad()
-    def encode_audio(self, audio: torch.Tensor) -> torch.Tensor:
-        """[B, 2, samples] -> rows [B, 2 N, C], left rows first."""
-        b = audio.shape[0]
-        z = self.audio.encode(audio.reshape(2 * b, 1, -1)).latent_dist.mode()
-        m, s = (v.view(1, -1, 1) for v in self.statistics["audio"])
-        return ((z - m) / s).reshape(b, 2, z.shape[1], -1).transpose(2, 3).reshape(b, -1, z.shape[1])
-
-    def conditions(self, requests: list[tasks.Request]) -> list[Conditions]:
-        """What each request brings along, encoded in groups of one kind."""
-        out = [Conditions(r) for r in requests]
-        jobs: dict[tuple[str, int], list[tuple[int, int, world.Scenes]]] = {}
-        for i, r in enumerate(requests):
-            for j, at in enumerate(r.keyframes):
-                jobs.setdefault(("still", 0 if at == "first" else tasks.FRAMES - 1), []).append(
-                    (i, j, r.scene)
-                )
-            for j, reference in enumerate(r.references):
-                jobs.setdefault((reference.kind, 0), []).append((i, j, reference.scene))
-        for (kind, at), entries in jobs.items():
-            scenes = world.concatenate([scene for _, _, scene in entries])
-            length = tasks.FRAMES if kind == "still" else tasks.VIDEO_REFERENCE_FRAMES
-            tracks = world.Tracks(world.Backend(self.device), scenes, length)
-            if kind == "audio":
-                rows = self.encode_audio(world.synthesise(tracks, 0, tasks.AUDIO_REFERENCE_HOPS))
-            else:
-                frames = world.render(tracks, at, length if kind == "video" else 1)
-                rows = patchify(self.encode_video(frames, 42))
-            for (i, j, _), value in zip(entries, rows.to(torch.bfloat16)):
-                out[i].values[j] = value
-        return out
-
-
-# ---- data --------------------------------------------------------------------------------------------
-
-
-class Bucket:
-    """Clips that share a layout: values on the device, bf16."""
-
-    def __init__(self, layout: packing.Layout, device: str) -> None:
-        self.rows = Rows(layout, device)
-        self.target: list[int] = []  # index into the pool
-        self.states: list[torch.Tensor] = []
-        self.video: list[torch.Tensor] = []  # condition rows
-        self.audio: list[torch.Tensor] = []
-
-    def close(self) -> None:
-        """Stacks what was collected."""
-        self.index = torch.tensor(self.target, device=self.rows.positions.device)
-        self.states = torch.stack(self.states)
-        self.video = torch.stack(self.video) if self.rows.layout.video_conditions else None
-        self.audio = torch.stack(self.audio) if self.rows.layout.audio_conditions else None
-
-
-class Pool:
-    """Encoded clips of a partition and the requests that ask for them."""
-
-    def __init__(self, args: argparse.Namespace, frozen: Frozen) -> None:
-        self.args, self.frozen = args, frozen
-        self.requests: list[tasks.Request] = []
-        kinds = PARTITIONS[args.partition]
-        share = args.clips // len(kinds)
-        for i, task in enumerate(kinds):
-            self.requests += tasks.make([args.seed, 31 + i, len(args.partition)], share, task)
-        self.video, self.audio = self._targets()
-
-    def _targets(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of all targets: [N, 2048, 64] and [N, 356, 16] bf16."""
-        began, video, audio, step = time.monotonic(), [], [], 8
-        torch.manual_seed(self.args.seed)
-        for i in range(0, len(self.requests), step):
-            scenes = world.concatenate([r.scene for r in self.requests[i : i + step]])
-            tracks = world.Tracks(world.Backend(self.args.device), scenes, tasks.FRAMES)
-            video.append(patchify(self.frozen.encode_video(world.render(tracks), None)).to(torch.bfloat16))
-            audio.append(self.frozen.encode_audio(world.synthesise(tracks)).to(torch.bfloat16))
-            if i % (step * 64) == 0:
-                print(
-                    f"flow: {i} of {len(self.requests)} clips encoded, {time.monotonic() - began:.0f} s",
-                    flush=True,
-                )
-            if time.monotonic() - began > self.args.prepare_minutes * 60:
-                kept = i + step
-                print(f"flow: kept {kept} clips", flush=True)
-                self.requests = self.requests[:kept]
-                break
-        return torch.cat(video), torch.cat(audio)
-
-    @torch.no_grad()
-    def buckets(self) -> list[Bucket]:
-        """Embeds all requests, `--wordings` prompts a clip, and sorts them by layout."""
-        batcher, step, began = text.Batcher(self.frozen.encoder, self.args.device), 64, time.monotonic()
-        found: dict[tuple, Bucket] = {}
-        for wording in range(self.args.wordings):
-            for i in range(0, len(self.requests), step):
-                part = self.requests[i : i + step]
-                if wording and part[0].task == "ref2va":
-                    continue
-                if wording:
-                    rng = np.random.default_rng([self.args.seed, wording, i])
-                    part = [
-                        tasks.Request(r.task, tasks.grammar.describe(rng, r.scene), r.scene, r.keyframes)
-                        for r in part
-                    ]
-                batch = batcher(part)
-                states, _ = self.frozen.encoder(batch)
-                for j, (shown, brought) in enumerate(zip(batch["shown"], self.frozen.conditions(part))):
-                    key = (tuple(shown.tags), tuple(brought.kinds))
-                    if key not in found:
-                        layout = packing.build(shown.tags, brought.kinds, tasks.FRAMES, GRID, GRID)
-                        found[key] = Bucket(layout, self.args.device)
-                    bucket = found[key]
-                    bucket.target.append(i + j)
-                    bucket.states.append(states[j, : len(shown.ids)].to(torch.bfloat16))
-                    bucket.video.append(brought.rows(sound=False))
-                    bucket.audio.append(brought.rows(sound=True))
-        for bucket in found.values():
-            bucket.close()
-        print(f"flow: {len(found)} layouts, {time.monotonic() - began:.0f} s", flush=True)
-        return list(found.values())
-
-
 # ---- training ----------------------------------------------------------------------------------------
 
 
@@ -401,42 +189,53 @@ def times_of(u: torch.Tensor) -> torch.Tensor:
     return torch.stack([t_video, t_audio, visual, torch.ones_like(u)], -1)
 
 
-def step_function(model: torch.nn.Module, pool: Pool, buckets: list[Bucket], args: argparse.Namespace):
+class Batch:
+    """The requests of one training step, mixed with noise: inputs, targets and times."""
+
+    def __init__(self, pool: Pool, rows: dict[int, Rows], chance: np.ndarray, args, step: int) -> None:
+        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 9))
+        number = int(rng.choice(len(pool.buckets), p=chance))
+        bucket, n = pool.buckets[number], args.batch
+        if number not in rows:
+            rows[number] = Rows(bucket.layout, args.device)
+        self.rows, self.layout = rows[number], bucket.layout
+        pick = torch.tensor(rng.integers(0, len(bucket.scene), n), device=args.device)
+        self.gen, self.device = trainer.generator(args.device, args.seed, step), args.device
+        x = pool.video[bucket.scene[pick]].float()
+        a = pool.audio[pool.sound_of[bucket.request[pick]]].float()
+        self.states = bucket.states[pick].float()
+        # One u in each of `batch` equal parts of (0, 1): the loss varies less.
+        u = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
+        self.times = times_of(u / n)
+        self.video, self.video_target = self._mix(x, self.times[:, 0, None, None])
+        self.audio, self.audio_target = self._mix(a, self.times[:, 1, None, None])
+        if bucket.video is not None:
+            noised, _ = self._mix(bucket.video[pick].float(), packing.VISUAL_LEVEL)
+            self.video = torch.cat([noised, self.video], 1)
+        if bucket.audio is not None:
+            self.audio = torch.cat([bucket.audio[pick].float(), self.audio], 1)
+
+    def _mix(self, x: torch.Tensor, t) -> tuple[torch.Tensor, torch.Tensor]:
+        """x at time t, and the velocity there."""
+        noise = torch.randn(x.shape, generator=self.gen, device=self.device)
+        return t * x + (1 - t) * noise, x - noise
+
+
+def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     """step -> (loss, figures)."""
-    sizes = np.array([len(b.target) for b in buckets], float)
+    sizes = np.array([len(b.scene) for b in pool.buckets], float)
     chance = sizes / sizes.sum()
     cuda = args.device.startswith("cuda")
     block = torch.compile(_block, dynamic=True) if args.compile else _block
+    rows: dict[int, Rows] = {}
 
     def run(step: int):
-        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 9))
-        bucket = buckets[int(rng.choice(len(buckets), p=chance))]
-        pick = torch.tensor(rng.integers(0, len(bucket.target), args.batch), device=args.device)
-        gen = trainer.generator(args.device, args.seed, step)
         with torch.no_grad():
-            target = bucket.index[pick]
-            x0, a0 = pool.video[target].float(), pool.audio[target].float()
-            nv, na = (torch.randn(x.shape, generator=gen, device=args.device) for x in (x0, a0))
-            # One u in each of `batch` equal parts of (0, 1): the loss varies less.
-            u = torch.arange(args.batch, device=args.device) + torch.rand(
-                args.batch, generator=gen, device=args.device
-            )
-            times = times_of(u / args.batch)
-            tv, ta = times[:, 0, None, None], times[:, 1, None, None]
-            video, audio = tv * x0 + (1 - tv) * nv, ta * a0 + (1 - ta) * na
-            if bucket.video is not None:
-                clean = bucket.video[pick].float()
-                noise = torch.randn(clean.shape, generator=gen, device=args.device)
-                video = torch.cat(
-                    [packing.VISUAL_LEVEL * clean + (1 - packing.VISUAL_LEVEL) * noise, video], 1
-                )
-            if bucket.audio is not None:
-                audio = torch.cat([bucket.audio[pick].float(), audio], 1)
+            b = Batch(pool, rows, chance, args, step)
         with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
-            v, a = forward(model, bucket.rows, video, audio, bucket.states[pick].float(), times, block)
-        layout = bucket.rows.layout
-        loss_v = ((v[:, layout.video_conditions :] - (x0 - nv)) ** 2).mean()
-        loss_a = ((a[:, layout.audio_conditions :] - (a0 - na)) ** 2).mean()
+            v, a = forward(model, b.rows, b.video, b.audio, b.states, b.times, block)
+        loss_v = ((v[:, b.layout.video_conditions :] - b.video_target) ** 2).mean()
+        loss_a = ((a[:, b.layout.audio_conditions :] - b.audio_target) ** 2).mean()
         return loss_v + loss_a, {"video": loss_v.detach(), "audio": loss_a.detach()}
 
     return run
@@ -454,13 +253,15 @@ def main() -> None:
     )
     parser.add_argument("--clips", type=int, default=8192, help="clips to encode (default 8192)")
     parser.add_argument(
-        "--prepare-minutes", type=float, default=3.0, help="stop encoding after so many minutes (default 3)"
+        "--prepare-minutes", type=float, default=6.0, help="encode videos for so long at most (default 6)"
     )
-    parser.add_argument("--wordings", type=int, default=3, help="prompts a clip (default 3)")
     parser.add_argument(
-        "--cache",
-        type=pathlib.Path,
-        help="file that keeps the encoded clips for the next run on this machine",
+        "--wordings", type=int, default=2, help="prompts for every clip and task (default 2)"
+    )
+    parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
+    parser.add_argument("--cache", type=pathlib.Path, help="folder that keeps what was encoded")
+    parser.add_argument(
+        "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
     )
     parser.add_argument(
         "--init", help="start from the weights of this other component of --state, as flow_fl2va"
@@ -469,28 +270,24 @@ def main() -> None:
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )
     args = parser.parse_args()
+    if args.device.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.benchmark = True
+    if args.prepare:
+        prepare(args, args.prepare)
+        return
     model = build(args.seed).to(args.device)
     name = f"flow_{args.partition}"
     if args.init and not (args.state / f"{name}.json").exists():
         trainer.load_parameters(args.state, args.init, model)
-    t = trainer.Trainer(name, model, args)
+    t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
         native.write_transformer(args.export / "transformer", model)
         return
-    if args.device.startswith("cuda"):
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.benchmark = True
     began = time.monotonic()
-    if args.cache and args.cache.exists():
-        pool, buckets = torch.load(args.cache, weights_only=False, map_location=args.device)
-    else:
-        pool = Pool(args, Frozen(args.model, args.device))
-        buckets = pool.buckets()
-        pool.frozen = None
-        if args.cache:
-            torch.save((pool, buckets), args.cache)
+    pool = load(args)
     args.run_minutes -= (time.monotonic() - began) / 60
-    t.run(step_function(model, pool, buckets, args))
+    t.run(step_function(model, pool, args))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,18 @@
     WAV, prompt
 
 It samples as the reference does (sigma grid, shifts, Euler step), many requests of one layout at once, with
-noise of its own seeds: a yardstick for training, not for parity. The swap figure of ref2va exchanges the two
-pictures of a request and asks for the exchanged looks.
+noise of its own seeds: a yardstick for training, not for parity (`reference.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
+import multiprocessing
+import os
 import pathlib
+import time
 import wave
 
 import numpy as np
@@ -26,6 +29,8 @@ import packing
 import tasks
 import text
 import world
+from frozen import GRID, Frozen
+from judge import judge, swapped
 
 
 class Model:
@@ -34,7 +39,7 @@ class Model:
     def __init__(self, root: pathlib.Path, partition: str, device: str) -> None:
         folder = root / partition
         self.device = device
-        self.frozen = flow.Frozen(folder, device)
+        self.frozen = Frozen(folder, device)
         self.transformer = flow.build(0).to(device).eval()
         native.read_transformer(folder / "transformer", self.transformer)
 
@@ -77,32 +82,6 @@ class Model:
         return x, a
 
 
-def wanted(request: tasks.Request) -> dict:
-    """What the clip must show: the request's own scene (references included)."""
-    s = request.scene
-    objects = [
-        {
-            "shape": int(s.shape[0, k]),
-            "colour": int(s.colour[0, k]),
-            "motion": int(s.motion[0, k]),
-            "timbre": int(s.timbre[0, k]),
-            "size": None if s.motion[0, k] in (world.GROW, world.SHRINK) else int(s.size[0, k]),
-        }
-        for k in range(s.count[0])
-    ]
-    return {"background": int(s.background[0]), "objects": objects}
-
-
-def swapped(request: tasks.Request) -> tasks.Request | None:
-    """The request with its two pictures exchanged, asking for the exchanged looks; None if it has not two."""
-    if [r.kind for r in request.references] != ["image", "image"]:
-        return None
-    scene = request.scene.take(slice(0, 1))
-    for name in ("shape", "colour", "timbre"):
-        setattr(scene, name, getattr(scene, name)[:, ::-1].copy())
-    return tasks.Request("ref2va", request.prompt, scene, (), request.references[::-1])
-
-
 def batches(model: Model, requests: list[tasks.Request], size: int):
     """(numbers, rows, states, video, audio) of requests of one layout."""
     groups: dict[tuple, list] = {}
@@ -114,7 +93,7 @@ def batches(model: Model, requests: list[tasks.Request], size: int):
             groups.setdefault((tuple(p.tags), tuple(c.kinds)), []).append(entry)
     for (tags, kinds), entries in groups.items():
         rows = flow.Rows(
-            packing.build(list(tags), list(kinds), tasks.FRAMES, flow.GRID, flow.GRID), model.device
+            packing.build(list(tags), list(kinds), tasks.FRAMES, GRID, GRID), model.device
         )
         for i in range(0, len(entries), size):
             numbers, *values = zip(*entries[i : i + size])
@@ -137,22 +116,22 @@ def save_clip(folder: pathlib.Path, frames: np.ndarray, sound: np.ndarray, reque
 
 
 def run(model: Model, requests: list[tasks.Request], args: argparse.Namespace) -> list[dict]:
-    """Clips of all requests, measured."""
-    out: list[dict] = [{} for _ in requests]
-    for numbers, rows, *inputs in batches(model, requests, args.batch):
-        x, a = model.sample(rows, *inputs, args.points, args.seed + numbers[0])
-        for j, number in enumerate(numbers):
-            request = requests[number]
-            frames, sound = model.frozen.decode(x[j : j + 1], a[j : j + 1])
-            truth = world.paint(world.Tracks(world.Backend(), request.scene, tasks.FRAMES), 0, tasks.FRAMES)
-            pictures = {at: truth[0 if at == "first" else -1] for at in request.keyframes}
-            out[number] = {
-                "prompt": request.prompt,
-                **evaluate.measure(frames, sound, wanted(request), **pictures),
-            }
-            if args.out:
-                save_clip(args.out / f"{request.task}-{number:03d}", frames, sound, request)
-    return out
+    """Clips of all requests, measured beside the generation by other processes."""
+    began, done = time.monotonic(), 0
+    jobs: list = [None] * len(requests)
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(args.workers, mp_context=context) as workers:
+        for numbers, rows, *inputs in batches(model, requests, args.batch):
+            x, a = model.sample(rows, *inputs, args.points, args.seed + numbers[0])
+            for j, number in enumerate(numbers):
+                frames, sound = model.frozen.decode(x[j : j + 1], a[j : j + 1])
+                jobs[number] = workers.submit(judge, requests[number], frames, sound)
+                if args.out:
+                    name = f"{requests[number].task}-{number:03d}"
+                    save_clip(args.out / name, frames, sound, requests[number])
+            done += len(numbers)
+            print(f"{done} of {len(requests)} clips, {time.monotonic() - began:.0f} s", flush=True)
+        return [job.result() for job in jobs]
 
 
 def main() -> None:
@@ -168,6 +147,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that measure")
     parser.add_argument("--split", choices=("train", "test", "all"), default="test")
     parser.add_argument(
         "--swap", action="store_true", help="ref2va: only requests with two pictures, exchanged"

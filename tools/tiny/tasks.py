@@ -8,7 +8,7 @@ what is right.
 
 `make` draws requests; `presentation` turns one into the token ids, row tags and pictures of the conditioner,
 each segment tokenised by itself and every row of a vision block tagged 0. Rendering and encoding belong to
-the users (`text.py`, `flow.py`).
+the users (`text.py`, `frozen.py`).
 """
 
 from __future__ import annotations
@@ -96,13 +96,12 @@ def _referred(rng: np.random.Generator, scene: world.Scenes) -> Request:
     return Request("ref2va", prompt, scene, (), references)
 
 
-def make(seed, n: int, task: str, split: str = "train") -> list[Request]:
-    """`n` requests of one task."""
-    scenes = world.sample_scenes(n, seed, split=split)
-    rng = np.random.default_rng([*np.atleast_1d(seed).tolist(), 77])
+def ask(scenes: world.Scenes, seed, task: str) -> list[Request]:
+    """One request of a task for every scene, which it copies."""
+    rng = np.random.default_rng(seed)
     out = []
-    for i in range(n):
-        scene = scenes.take(slice(i, i + 1))
+    for i in range(len(scenes)):
+        scene = scenes.take([i])
         if task == "ref2va":
             out.append(_referred(rng, scene))
         else:
@@ -111,6 +110,12 @@ def make(seed, n: int, task: str, split: str = "train") -> list[Request]:
             )
             out.append(Request(task, grammar.describe(rng, scene), scene, keyframes))
     return out
+
+
+def make(seed, n: int, task: str, split: str = "train") -> list[Request]:
+    """`n` requests of one task for scenes of their own."""
+    scenes = world.sample_scenes(n, seed, split=split)
+    return ask(scenes, [*np.atleast_1d(seed).tolist(), 77], task)
 
 
 def video_samples(frames: int) -> list[tuple[tuple[int, int], float]]:

@@ -64,7 +64,7 @@ def config(vocab_rows: int, ids: dict[str, int]):
             temporal_patch_size=2,
             in_channels=3,
             num_position_embeddings=256,
-            deepstack_visual_indexes=[0, 1, 2],
+            deepstack_visual_indexes=[0, 1],  # both below the tap
             hidden_act="gelu_pytorch_tanh",
         ),
         image_token_id=ids["<|image_pad|>"],

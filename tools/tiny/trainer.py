@@ -5,7 +5,7 @@ rules:
 
  1. Step s of a component with seed q uses only random numbers drawn from (q, s): no generator state is ever
     stored.
- 2. State is the parameters in fp32 and the two Adam moments in 8 bits each, in safetensors files of at most
+ 2. State is the parameters in fp32 and the moments (two of Adam, one of Muon) in 8 bits each, in safetensors files of at most
     15 MiB; the moments go when the last step is done.
  3. Moments are rounded to those 8 bits at every multiple of ROUND_EVERY steps whether or not the run stops
     there, and a run stops only there. So one long run and many short ones compute the same numbers (bit for
@@ -13,8 +13,9 @@ rules:
  4. The number of steps is fixed when training starts, by `--steps` or by measuring the speed for
     `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
 
-A component gives `Trainer` its modules and a function step -> (loss, figures). Curves are JSON lines beside
-the state.
+A component gives `Trainer` its modules and a function step -> (loss, figures), and may name matrices that are
+trained by Muon instead of Adam (at the same learning rate, its updates scaled to Adam's size). Curves are JSON
+lines beside the state.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import json
 import math
 import pathlib
 import time
-from typing import Callable
+from typing import Callable, Sequence
 
 import torch
 from safetensors.torch import load_file, save_file
 
 ROUND_EVERY = 50
+CALIBRATE = (150, 400)  # steps between which the speed is measured
 SAVE_SECONDS = 120
 FILE_BYTES = 15 * 1024 * 1024
 
@@ -79,42 +81,64 @@ def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> 
             p.copy_(tensors["param/" + key])
 
 
-def pack_moments(
-    first: torch.Tensor, second: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Adam's moments in 8 bits: the first linear, a scale a row; the second in quarter octaves from 2^-60."""
-    rows = first.reshape(first.shape[0], -1) if first.ndim > 1 else first.reshape(1, -1)
-    scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
-    levels = ((second + 2.0**-60).log2() + 60) * (255 / 64)
-    return (rows / scale).round().to(torch.int8).view(first.shape), scale, levels.round().clamp(0, 255).byte()
+FIRST, SECOND = ("exp_avg", "momentum_buffer"), "exp_avg_sq"  # names of moments in the optimisers' states
 
 
-def unpack_moments(
-    first: torch.Tensor, scale: torch.Tensor, second: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
+def _rows(t: torch.Tensor) -> torch.Tensor:
+    return t.reshape(t.shape[0], -1) if t.ndim > 1 else t.reshape(1, -1)
+
+
+def pack_moments(moments: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Moments of a parameter in 8 bits: first ones linear with a scale a row, the second of Adam in quarter
+    octaves from 2^-60."""
+    out = {}
+    for name, value in moments.items():
+        if name in FIRST:
+            rows = _rows(value)
+            scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
+            out[name] = (rows / scale).round().to(torch.int8).view(value.shape)
+            out[name + ".scale"] = scale
+        elif name == SECOND:
+            levels = ((value + 2.0**-60).log2() + 60) * (255 / 64)
+            out[name] = levels.round().clamp(0, 255).byte()
+    return out
+
+
+def unpack_moments(packed: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The inverse of `pack_moments`, to its precision."""
-    rows = first.reshape(first.shape[0], -1) if first.ndim > 1 else first.reshape(1, -1)
-    value = (rows.float() * scale).view(first.shape)
-    return value, torch.exp2(second.float() * (64 / 255) - 60)
+    out = {}
+    for name, value in packed.items():
+        if name in FIRST:
+            out[name] = (_rows(value).float() * packed[name + ".scale"]).view(value.shape)
+        elif name == SECOND:
+            out[name] = torch.exp2(value.float() * (64 / 255) - 60)
+    return out
 
 
 class Trainer:
     """Owns optimiser, schedule, state files and curves of one component."""
 
-    def __init__(self, name: str, module: torch.nn.Module, args: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: torch.nn.Module,
+        args: argparse.Namespace,
+        matrices: Sequence[torch.nn.Parameter] = (),
+    ) -> None:
         self.name, self.module, self.args = name, module, args
         self.params = dict(module.named_parameters())
-        self.opt = torch.optim.AdamW(
-            self.params.values(),
-            lr=args.lr,
-            betas=(0.9, 0.98),
-            weight_decay=0.01,
-            eps=1e-8,
-            fused=args.device.startswith("cuda"),
-        )
+        chosen = {id(p) for p in matrices}
+        others = [p for p in self.params.values() if id(p) not in chosen]
+        common = {"lr": args.lr, "weight_decay": 0.01}
+        adam = torch.optim.AdamW(others, betas=(0.9, 0.98), eps=1e-8, fused=self._fused(), **common)
+        self.opts: list[torch.optim.Optimizer] = [adam]
+        if matrices:
+            muon = torch.optim.Muon(list(matrices), adjust_lr_fn="match_rms_adamw", **common)
+            self.opts.append(muon)
+        self.opt_of = {id(p): self.opts[id(p) in chosen] for p in self.params.values()}
         self.step, self.steps, self.seconds = 0, args.steps, 0.0
         self.curve: list[dict] = []
-        self.packed: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}  # moments as stored
+        self.packed: dict[str, dict[str, torch.Tensor]] = {}  # moments as stored
         args.state.mkdir(parents=True, exist_ok=True)
         self._load()
 
@@ -137,15 +161,15 @@ class Trainer:
         with torch.no_grad():
             for key, p in self.params.items():
                 p.copy_(tensors["param/" + key])
-                if "m/" + key not in tensors:
+                names = [n for n in tensors if n.endswith("/" + key) and not n.startswith("param/")]
+                if not names:
                     continue
-                self.packed[key] = tuple(tensors[tag + key].to(p.device) for tag in ("m/", "scale/", "v/"))
-                first, second = unpack_moments(*self.packed[key])
-                self.opt.state[p] = {
-                    "step": torch.tensor(float(self.step), device=p.device if self._fused() else "cpu"),
-                    "exp_avg": first,
-                    "exp_avg_sq": second,
-                }
+                self.packed[key] = {n.split("/")[0]: tensors[n].to(p.device) for n in names}
+                entry = unpack_moments(self.packed[key])
+                if SECOND in entry:
+                    at = p.device if self._fused() else "cpu"
+                    entry["step"] = torch.tensor(float(self.step), device=at)
+                self.opt_of[id(p)].state[p] = entry
         curve = self.args.state / f"{self.name}.curve.jsonl"
         self.curve = [json.loads(line) for line in curve.read_text().splitlines()] if curve.exists() else []
         print(f"{self.name}: resumed at step {self.step} of {self.steps}", flush=True)
@@ -155,12 +179,11 @@ class Trainer:
 
     def _round_moments(self) -> None:
         for key, p in self.params.items():
-            entry = self.opt.state.get(p)
+            entry = self.opt_of[id(p)].state.get(p)
             if entry:
-                self.packed[key] = pack_moments(entry["exp_avg"], entry["exp_avg_sq"])
-                first, second = unpack_moments(*self.packed[key])
-                entry["exp_avg"].copy_(first)
-                entry["exp_avg_sq"].copy_(second)
+                self.packed[key] = pack_moments(entry)
+                for name, value in unpack_moments(self.packed[key]).items():
+                    entry[name].copy_(value)
 
     def save(self) -> None:
         """Writes the state; call only at a multiple of ROUND_EVERY."""
@@ -168,8 +191,8 @@ class Trainer:
         for key, p in self.params.items():
             tensors["param/" + key] = p.detach().float().cpu().contiguous()
             if key in self.packed and not self.complete():
-                for tag, value in zip(("m/", "scale/", "v/"), self.packed[key]):
-                    tensors[tag + key] = value.cpu().contiguous()
+                for tag, value in self.packed[key].items():
+                    tensors[f"{tag}/{key}"] = value.cpu().contiguous()
         for path in self._files():
             path.unlink()
         part, size, count = {}, 0, 0
@@ -213,29 +236,35 @@ class Trainer:
         self.steps = max(2, int(total) // ROUND_EVERY) * ROUND_EVERY
         print(f"{self.name}: {speed:.2f} steps/s, training is {self.steps} steps", flush=True)
 
+    def _update(self, step_fn: Callable) -> tuple[torch.Tensor, dict, torch.Tensor]:
+        """One step of the optimisers: loss, figures and norm of the gradient."""
+        loss, figures = step_fn(self.step)
+        self.module.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.params.values(), 1.0)
+        if torch.isfinite(norm):
+            for opt in self.opts:
+                for group in opt.param_groups:
+                    group["lr"] = self.rate()
+                opt.step()
+        return loss.detach(), figures, norm
+
     def run(self, step_fn: Callable[[int], tuple[torch.Tensor, dict]]) -> bool:
         """Trains until the run's minutes are over or the training is complete; True when complete."""
         args, began = self.args, time.monotonic()
         if not self.steps and not args.train_minutes:
             raise SystemExit("give --steps or --train-minutes")
-        before, calibrate_at, t_cal = self.seconds, self.step + 100, 0.0
+        before, first, t_cal = self.seconds, self.step, 0.0
         last = saved = began
         while not self.steps or self.step < self.steps:
-            if not self.steps and self.step == calibrate_at:
+            if not self.steps and self.step == first + CALIBRATE[0]:
                 self._sync()
                 t_cal = time.monotonic()
-            if not self.steps and self.step == calibrate_at + 100:
+            if not self.steps and self.step == first + CALIBRATE[1]:
                 self._sync()
                 self.seconds = before + time.monotonic() - began
-                self._calibrate(t_cal, calibrate_at)
-            for group in self.opt.param_groups:
-                group["lr"] = self.rate()
-            loss, figures = step_fn(self.step)
-            self.opt.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(self.params.values(), 1.0)
-            if torch.isfinite(norm):
-                self.opt.step()
+                self._calibrate(t_cal, first + CALIBRATE[0])
+            loss, figures, norm = self._update(step_fn)
             self.step += 1
             if self.step % ROUND_EVERY == 0:
                 self._round_moments()

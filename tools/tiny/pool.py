@@ -1,0 +1,199 @@
+"""Encoded clips for flow training: requests, target rows, text states and condition rows, sorted by layout.
+
+Everything frozen is computed before training, in three stages that need different components:
+
+    videos    target rows of every scene, shared by all partitions    video VAE
+    prompts   text states and condition pictures of every request     text encoder, video VAE
+    sounds    target rows and sound references                        audio VAE
+
+The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead
+(`flow.py --prepare`) and by other processes; the third takes seconds. Clips of one layout (tags and conditions)
+form a `Bucket`; a training step draws from one bucket. NOT here: the networks (`frozen.py`), training
+(`flow.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from typing import Callable
+
+import numpy as np
+import torch
+
+import frozen
+import packing
+import tasks
+import text
+import world
+from frozen import GRID, Frozen
+
+PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
+PROGRESS_SECONDS = 20
+
+
+def kept(path: pathlib.Path | None, device: str, make: Callable):
+    """The value in a file, or a new one, which is then kept there."""
+    if path is not None and path.exists():
+        return torch.load(path, weights_only=False, map_location=device)
+    value = make()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(value, path.with_suffix(".part"))
+        os.replace(path.with_suffix(".part"), path)
+    return value
+
+
+class Progress:
+    """A line every few seconds."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total = what, total
+        self.began = self.last = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self.last > PROGRESS_SECONDS or done >= self.total:
+            self.last = now
+            print(f"{self.what}: {done} of {self.total}, {now - self.began:.0f} s", flush=True)
+
+
+def encode_videos(
+    models: Frozen, clips: int, seed: int, minutes: float
+) -> tuple[world.Scenes, torch.Tensor]:
+    """Scenes and their target rows [N, 2048, 64] bf16; fewer than `clips` when the minutes are over."""
+    scenes = world.sample_scenes(clips, [seed, 31])
+    torch.manual_seed(seed)
+    out, step, progress = [], 8, Progress("videos", clips)
+    for i in range(0, clips, step):
+        tracks = world.Tracks(world.Backend(models.device), scenes.take(slice(i, i + step)), tasks.FRAMES)
+        rows = frozen.patchify(models.encode_video(world.render(tracks), None))
+        out.append(rows.to(torch.bfloat16))
+        progress(i + step)
+        if time.monotonic() - progress.began > minutes * 60:
+            print(f"videos: time is over, kept {i + step}", flush=True)
+            break
+    video = torch.cat(out)
+    return scenes.take(slice(0, len(video))), video
+
+
+class Bucket:
+    """Requests that share a layout: values on the device, bf16."""
+
+    def __init__(self, layout: packing.Layout) -> None:
+        self.layout = layout
+        self.scene: list[int] = []  # row of `Pool.video`
+        self.request: list[int] = []  # row of `Pool.audio`
+        self.states: list[torch.Tensor] = []
+        self.video: list[torch.Tensor] = []  # condition rows
+        self.audio: torch.Tensor | None = None
+
+    def add(self, scene: int, request: int, states: torch.Tensor, video: torch.Tensor | None) -> None:
+        """One more request."""
+        self.scene.append(scene)
+        self.request.append(request)
+        self.states.append(states.to(torch.bfloat16))
+        self.video.append(video)
+
+    def close(self) -> None:
+        """Stacks what was collected."""
+        device = self.states[0].device
+        self.scene, self.request = (torch.tensor(v, device=device) for v in (self.scene, self.request))
+        self.states = torch.stack(self.states)
+        self.video = torch.stack(self.video) if self.layout.video_conditions else None
+
+
+@torch.no_grad()
+def embed_prompts(
+    models: Frozen, scenes: world.Scenes, partition: str, seed: int, wordings: int
+) -> tuple[list[tasks.Request], list[Bucket]]:
+    """All requests of a partition, `wordings` for every scene and task, and their buckets."""
+    requests = [
+        r
+        for i, task in enumerate(PARTITIONS[partition])
+        for wording in range(wordings)
+        for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task)
+    ]
+    batcher, step, progress = text.Batcher(models.encoder, models.device), 64, Progress("prompts", len(requests))
+    found: dict[tuple, Bucket] = {}
+    for i in range(0, len(requests), step):
+        part = requests[i : i + step]
+        batch = batcher(part)
+        states, _ = models.encoder(batch)
+        brought = models.conditions(part, sounds=False)
+        for j, (shown, conditions) in enumerate(zip(batch["shown"], brought)):
+            key = (tuple(shown.tags), tuple(conditions.kinds))
+            if key not in found:
+                found[key] = Bucket(packing.build(shown.tags, conditions.kinds, tasks.FRAMES, GRID, GRID))
+            found[key].add(
+                (i + j) % len(scenes), i + j, states[j, : len(shown.ids)].clone(), conditions.rows(sound=False)
+            )
+        progress(i + step)
+    for bucket in found.values():
+        bucket.close()
+    print(f"prompts: {len(found)} layouts", flush=True)
+    return requests, list(found.values())
+
+
+class Pool:
+    """What a training step draws from."""
+
+    def __init__(self, video: torch.Tensor, buckets: list[Bucket]) -> None:
+        self.video, self.buckets = video, buckets
+        self.audio = torch.empty(0)
+        self.sound_of = torch.empty(0)  # row of `audio` of every request
+
+    @torch.no_grad()
+    def add_sounds(self, models: Frozen, requests: list[tasks.Request], scenes: world.Scenes) -> None:
+        """Target rows [N, 356, 16] bf16 and the rows of sound references."""
+        heard = [r.scene for r in requests] if requests[0].task == "ref2va" else None
+        count = len(heard) if heard else len(scenes)
+        out, step, progress = [], 32, Progress("sounds", count)
+        for i in range(0, count, step):
+            part = world.concatenate(heard[i : i + step]) if heard else scenes.take(slice(i, i + step))
+            tracks = world.Tracks(world.Backend(models.device), part, tasks.FRAMES)
+            out.append(models.encode_audio(world.synthesise(tracks)).to(torch.bfloat16))
+            progress(i + step)
+        self.audio = torch.cat(out)
+        self.sound_of = torch.arange(len(requests), device=self.audio.device) % count
+        for bucket in self.buckets:
+            if bucket.layout.audio_conditions:
+                bucket.audio = self._references(models, [requests[i] for i in bucket.request.tolist()])
+
+    @staticmethod
+    def _references(models: Frozen, requests: list[tasks.Request]) -> torch.Tensor:
+        """Sound references of requests of one layout, one after the other."""
+        sounds = [r.scene for q in requests for r in q.references if r.kind == "audio"]
+        rows = torch.cat([models.sounds(sounds[i : i + 64]) for i in range(0, len(sounds), 64)])
+        return rows.reshape(len(requests), -1, rows.shape[-1])
+
+
+def prepare(args, stage: str) -> tuple[world.Scenes, torch.Tensor] | tuple[list, list[Bucket]]:
+    """The value of a stage, from its file if it is there."""
+    cache: pathlib.Path | None = args.cache
+    if stage == "videos":
+        return kept(
+            cache and cache / "videos.pt",
+            args.device,
+            lambda: encode_videos(
+                Frozen(args.model, args.device, ("video",)), args.clips, args.seed, args.prepare_minutes
+            ),
+        )
+    scenes = prepare(args, "videos")[0]
+    return kept(
+        cache and cache / f"{args.partition}.pt",
+        args.device,
+        lambda: embed_prompts(
+            Frozen(args.model, args.device, ("video", "text")), scenes, args.partition, args.seed, args.wordings
+        ),
+    )
+
+
+def load(args) -> Pool:
+    """All stages."""
+    scenes, video = prepare(args, "videos")
+    requests, buckets = prepare(args, "prompts")
+    pool = Pool(video, buckets)
+    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes)
+    return pool
