@@ -6,6 +6,8 @@
  3. Black and noise score near chance.
  4. A clip that went through a video file, or lies in a folder of PNG frames and a WAV, measures as it does
     in memory.
+ 5. A prompt in other words is measured by what it names; one that names nothing, and a file that cannot be
+    read, end in one line.
 
 Clips are rendered by `world.py` with NumPy; needs python3-numpy and ffmpeg. Prints "N passed, N failed, N
 skipped".
@@ -221,14 +223,46 @@ def test_files(folder: pathlib.Path) -> None:
         wrong = [k for k in evaluate.SHARES if figures[k] != 1]
         check(not wrong, f"{path.name}: {wrong}")
         check(figures["keyframe_first_psnr_db"] > 28, f"{path.name}: {figures['keyframe_first_psnr_db']} dB")
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "tools/tiny/evaluate.py"), str(folder / "a.mp4"), "--prompt", prompt],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = command_line(folder / "a.mp4", prompt)
     check(run.returncode == 0 and "colour" in run.stdout, f"command line: {run.stderr}")
+    test_refusals(folder)
     test_references(folder, scene, frames)
+
+
+def command_line(clip: pathlib.Path, prompt: str) -> subprocess.CompletedProcess:
+    """The evaluator as a program."""
+    command = [sys.executable, str(ROOT / "tools/tiny/evaluate.py"), str(clip), "--prompt", prompt]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_refusals(folder: pathlib.Path) -> None:
+    """One line each, no table."""
+    missing = "Like the shape in <Picture 2>, a thing grows over navy"
+    for name, prompt, said in (
+        ("a.mp4", "A lighthouse in a storm", "names no shape"),
+        ("a.mp4", "", "names no shape"),
+        ("a.mp4", missing, "picture 2, which is not given"),
+        ("nothing.mp4", "A red circle", "nothing.mp4"),
+        ("first.ppm.txt", "A red circle", "first.ppm.txt"),
+    ):
+        run = command_line(folder / name, prompt)
+        check(run.returncode == 1 and said in run.stderr, f"refusal of {prompt!r}: {run.stderr}")
+        check(run.stdout == "" and len(run.stderr.splitlines()) == 1, f"lines for {prompt!r}: {run.stderr}")
+
+
+def test_own_words() -> None:
+    """Only what a prompt names is measured, and it is measured as ever."""
+    frames, sound = clip(lone(21, motion=world.RIGHT, size=1, shape=3, colour=2, background=4))
+    for prompt, named in (
+        ("A yellow star over sand", {"colour", "shape", "background", "timbre"}),
+        ("Something slides to the right", {"motion"}),
+        ("Evening over sand", {"background"}),
+    ):
+        figures = evaluate.measure(frames, sound, evaluate.expectation(prompt))
+        got = {k for k in ("colour", "shape", "background", "motion", "timbre") if figures.get(k) is not None}
+        check(got == named, f"{prompt!r}: measures {sorted(got)}")
+        check(all(figures[k] == 1 for k in named), f"{prompt!r}: {figures}")
+        check(evaluate.table(evaluate.summarise([figures])) != "", f"{prompt!r}: table")
 
 
 def test_references(folder: pathlib.Path, scene: world.Scenes, frames: np.ndarray) -> None:
@@ -278,6 +312,7 @@ def main() -> int:
     test_truth()
     test_one_changed()
     test_nothing()
+    test_own_words()
     if shutil.which("ffmpeg"):
         with tempfile.TemporaryDirectory() as folder:
             test_files(pathlib.Path(folder))

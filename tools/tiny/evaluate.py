@@ -20,7 +20,8 @@ How it measures
   together  stereo position against x, ticks against the moments of reflection seen in the path.
 
 Objects of the picture are matched with those of the prompt by looks; the first named sounds in even turns
-(`world.py`, rule 4).
+(`world.py`, rule 4). What a prompt does not name is not measured; a prompt that names nothing of the toy
+world is refused in one line, with exit code 1, like a file that cannot be read.
 """
 
 from __future__ import annotations
@@ -428,6 +429,14 @@ def expectation(prompt: str, references: list[dict] | None = None) -> dict:
     return want
 
 
+LOOKS = ("colour", "shape", "motion")  # what an object asked for can be recognised by
+
+
+def names_anything(want: dict) -> bool:
+    """Whether an expectation holds something that can be measured."""
+    return want["background"] is not None or any(t[n] is not None for t in want["objects"] for n in LOOKS)
+
+
 def match(tracks: list[Track], objects: list[dict]) -> list[Track | None]:
     """The track of each object asked for, by looks first and motion second."""
 
@@ -477,13 +486,10 @@ def _stereo(notes: list, track: Track | None, width: int) -> tuple[float | None,
 def _object_figures(thing: dict, track: Track | None, sound: Sound, turn: int | None, width: int) -> dict:
     """Figures of one object asked for."""
     out = {
-        name: int(
-            track is not None and getattr(track, name) is not None and getattr(track, name) == thing[name]
-        )
-        for name in ("colour", "shape", "motion")
+        name: int(track is not None and getattr(track, name) == thing[name])
+        for name in LOOKS
+        if thing[name] is not None
     }
-    if thing["motion"] is None:
-        out.pop("motion")
     notes = sound.notes(turn)
     errors = []
     for seconds, note in notes:
@@ -492,7 +498,8 @@ def _object_figures(thing: dict, track: Track | None, sound: Sound, turn: int | 
             errors.append(abs(12 * math.log2(note[0] / wanted)))
     out["pitch_error_semitones"] = float(np.median(errors)) if errors else None
     out["pitch"] = int(bool(errors) and float(np.median(errors)) < 1.0)
-    out["timbre"] = int(bool(notes) and _vote([n[1] for _, n in notes]) == thing["timbre"])
+    if thing["timbre"] is not None:
+        out["timbre"] = int(bool(notes) and _vote([n[1] for _, n in notes]) == thing["timbre"])
     out["stereo_correlation"], out["stereo_error"] = _stereo(notes, track, width)
     return out
 
@@ -537,16 +544,16 @@ def measure(
     """All figures of one clip. frames [F, H, W, 3] uint8, sound [2, samples], want from `expectation`."""
     seen = analyse_frames(frames)
     heard = Sound(sound)
-    objects = want["objects"]
+    objects = [t for t in want["objects"] if any(t[n] is not None for n in LOOKS)]
     tracks = match(seen["tracks"], objects)
     each = [
         _object_figures(thing, track, heard, None if len(objects) == 1 else k, frames.shape[2])
         for k, (thing, track) in enumerate(zip(objects, tracks))
     ]
-    out: dict = {"count": int(seen["count"] == len(objects))}
+    out: dict = {"count": int(seen["count"] == len(objects))} if objects else {}
     if want["background"] is not None:
         out["background"] = int(seen["backdrop"] == want["background"])
-    for key in each[0].keys() | each[-1].keys():
+    for key in sorted(set().union(*each)):
         values = [e[key] for e in each if e.get(key) is not None]
         out[key] = float(np.mean(values)) if values else None
     out |= _tick_figures(tracks, heard, len(frames))
@@ -560,10 +567,13 @@ def measure(
 def measure_entry(entry: dict) -> dict:
     """All figures of a manifest entry."""
     path = pathlib.Path(entry["file"])
+    want = expectation(entry["prompt"], entry.get("references"))
+    if not names_anything(want):
+        raise ValueError(
+            "the prompt names no shape, colour, motion or backdrop of the toy world (see grammar.py)"
+        )
     pictures = {k: read_frames(pathlib.Path(entry[k]))[0] for k in ("first", "last") if entry.get(k)}
-    figures = measure(
-        read_frames(path), read_sound(path), expectation(entry["prompt"], entry.get("references")), **pictures
-    )
+    figures = measure(read_frames(path), read_sound(path), want, **pictures)
     return {"file": str(path), "prompt": entry["prompt"], **figures}
 
 
@@ -617,11 +627,17 @@ def main() -> int:
     args = parser.parse_args()
     if args.clip.endswith(".json"):
         entries = json.loads(pathlib.Path(args.clip).read_text())
-    elif args.prompt:
+    elif args.prompt is not None:
         entries = [{"file": args.clip, "prompt": args.prompt, "first": args.first, "last": args.last}]
     else:
         parser.error("a single clip needs --prompt")
-    clips = [measure_entry(e) for e in entries]
+    clips = []
+    for entry in entries:
+        try:
+            clips.append(measure_entry(entry))
+        except (ValueError, RuntimeError) as problem:
+            print(f"evaluate: {entry['file']}: {problem}", file=sys.stderr)
+            return 1
     summary = summarise(clips)
     print(table(summary))
     if args.json:

@@ -93,7 +93,7 @@ def _reference(text: str, kind: str) -> int | None:
 
 def parse(prompt: str) -> dict:
     """Attributes named by a prompt of this grammar; what it does not name is None."""
-    text = prompt[0].lower() + prompt[1:]
+    text = prompt[:1].lower() + prompt[1:]
     backdrop = None
     for form in BACKDROPS:
         found = re.search(re.escape(form).replace(r"\{\}", "(" + "|".join(world.BACKGROUNDS) + ")"), text)
