@@ -5,12 +5,12 @@
 
 Held-out requests of every kind go both ways: through diffusers' pipeline over the converted checkpoint
 (`reference.py`), where what reaches the conditioner and the transformer is caught; and through `text.py`,
-`packing.py` and `flow.py`. What must be equal: token ids, types and pictures of the conditioner; tags,
-positions, row numbers and timesteps of the packed sequence; text states; condition rows; velocities; and
-the step that the solver makes of them. A difference here would make every figure of training mean
-something else than the clips that an engine makes.
+`packing.py`, `frozen.py` and `flow.py`. What must be equal: token ids, types and pictures of the
+conditioner; tags, positions, row numbers and timesteps of the packed sequence; text states; condition
+rows; velocities; and the step that the solver makes of them. A difference here would make every figure of
+training mean something else than the clips that an engine makes.
 
-Condition rows may differ by the rounding to bf16 in which `flow.py` keeps them. Each kind of request
+Condition rows may differ by the rounding to bf16 in which `frozen.py` keeps them. Each kind of request
 counts as one test; exit code 1 if one differs.
 """
 
@@ -32,6 +32,7 @@ import packing  # noqa: E402
 import reference  # noqa: E402
 import tasks  # noqa: E402
 import text  # noqa: E402
+from frozen import GRID, Conditions, patchify  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
 import convert  # noqa: E402
@@ -70,16 +71,16 @@ class Caught:
         self.asked, self.calls = {}, []
 
 
-def condition_rows(brought: flow.Conditions) -> torch.Tensor | None:
+def condition_rows(brought: Conditions) -> torch.Tensor | None:
     """Visual condition rows as `generate.py` mixes them, with the noise the pipeline draws first: one draw a
     condition."""
     gen, parts, level = torch.Generator().manual_seed(SEED), [], packing.VISUAL_LEVEL
     for kind, value in zip(brought.kinds, brought.values):
         if kind[0] == "audio":
             continue
-        frames = len(value) * 4 // flow.GRID**2
-        noise = torch.randn((1, flow.CONFIG["in_channels"], frames, flow.GRID, flow.GRID), generator=gen)
-        parts.append(level * value.float() + (1 - level) * flow.patchify(noise)[0])
+        frames = len(value) * 4 // GRID**2
+        noise = torch.randn((1, flow.CONFIG["in_channels"], frames, GRID, GRID), generator=gen)
+        parts.append(level * value.float() + (1 - level) * patchify(noise)[0])
     return torch.cat(parts) if parts else None
 
 
@@ -142,7 +143,7 @@ def compare(caught: Caught, model: generate.Model, request: tasks.Request) -> li
     """All distances of one request."""
     batch = text.Batcher(model.frozen.encoder, "cpu")([request])
     shown, brought = batch["shown"][0], model.frozen.conditions([request])[0]
-    layout = packing.build(list(shown.tags), list(brought.kinds), tasks.FRAMES, flow.GRID, flow.GRID)
+    layout = packing.build(list(shown.tags), list(brought.kinds), tasks.FRAMES, GRID, GRID)
     out = conditioner(caught, batch)
     first = caught.calls[0]
     out.append(

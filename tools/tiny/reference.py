@@ -37,6 +37,7 @@ import convert  # noqa: E402
 import overrides  # noqa: E402
 
 import evaluate  # noqa: E402
+import judge  # noqa: E402
 import tasks  # noqa: E402
 import world  # noqa: E402
 
@@ -155,15 +156,13 @@ def save(folder: pathlib.Path, prompt: str, given: dict, frames: np.ndarray, sou
 
 def choose(args: argparse.Namespace) -> list[tasks.Request]:
     """The requests, the same as `generate.py` makes of the same options."""
-    import generate
-
     made = tasks.make([args.seed, 4242], args.count * (4 if args.swap else 1), args.task, split="test")
-    return [r for r in map(generate.swapped, made) if r is not None][: args.count] if args.swap else made
+    return [r for r in map(judge.swapped, made) if r is not None][: args.count] if args.swap else made
 
 
 def resume(args: argparse.Namespace) -> tuple[dict, dict[int, dict]]:
     """What this run is, and the figures an earlier one of the same kind left in --json."""
-    identity = {k: getattr(args, k) for k in ("task", "count", "points", "seed", "swap")}
+    identity = {k: getattr(args, k) for k in ("task", "count", "points", "seed", "noise_seed", "swap")}
     identity["made_of"] = overrides.read_json(args.tree, "made_of.json")
     if args.json is None or not args.json.exists():
         return identity, {}
@@ -182,8 +181,6 @@ def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> 
 
 def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> dict:
     """All clips, measured by the pool while the next one is made; the summary."""
-    import generate
-
     identity, clips = resume(args)
     requests, manifest, waiting = choose(args), [], {}
     pipeline, began, made = Pipeline(args.tree, args.task, args.device, args.threads), time.monotonic(), 0
@@ -192,8 +189,7 @@ def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> dict:
         request = requests[i]
         given = media(request)
         frames, sound = pipeline.clip(request.prompt, given, args.points, args.noise_seed + i)
-        keyframes = {k: given[k] for k in ("first", "last") if k in given}
-        waiting[i] = pool.submit(evaluate.measure, frames, sound, generate.wanted(request), **keyframes)
+        waiting[i] = pool.submit(judge.judge, request, frames, sound)
         if args.out:
             manifest.append(save(args.out / f"{args.task}-{i:03d}", request.prompt, given, frames, sound))
             (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
@@ -204,7 +200,7 @@ def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> dict:
         )
         if made % 10 == 0 or made == len(todo):
             for n in list(waiting):
-                clips[n] = {"number": n, "prompt": requests[n].prompt, **waiting.pop(n).result()}
+                clips[n] = {"number": n, **waiting.pop(n).result()}
             write(args.json, identity, clips)
     return write(args.json, identity, clips)
 
