@@ -8,10 +8,12 @@ file is the one place where the oracle departs from the reference as shipped, so
     native configuration files  -->  transformer_config(), video_vae_config()   sizes for the conversion script
     model_index.json of native  -->  our_keys()                                 our keys, for both index files
     our_keys() of a tree        -->  apply_to_pipeline()                        tap layer and duration window
+    device of the pipeline      -->  apply_to_device()                          where row numbers are read
 
 Invariants
  1. No number of a checkpoint is repeated here: sizes come from its files, constants from the conversion script.
- 2. Only attributes that are constant in the reference are replaced; no method with arithmetic is.
+ 2. Only attributes that are constant in the reference are replaced; no method with arithmetic is (one is given
+    the same numbers in another memory).
  3. The tile size and overlap are not overridden, because every checkpoint uses 256 and 64: a native file that says
     otherwise is refused, instead of being decoded with the wrong tiles.
 """
@@ -55,6 +57,21 @@ def apply_to_pipeline(keys):
     Pipeline.text_encoder_layer = property(lambda self: keys["text_encoder_layer"])
     Pipeline.min_duration = property(lambda self: MIN_FRAMES / FPS)
     Pipeline.max_duration = property(lambda self: MAX_FRAMES / FPS)
+
+
+def apply_to_device(device):
+    """Off the CPU, hand row numbers to the timestep plan in host memory: it indexes a host tensor with them."""
+    from diffusers.modular_pipelines.minimax_h3.before_denoise import MiniMaxH3SetTimestepsStep as Step
+
+    plain = Step.build_row_timesteps
+    if str(device) == "cpu" or getattr(plain, "on_host", False):
+        return
+
+    def build_row_timesteps(video_indices, audio_indices, *rest):
+        return plain(video_indices.cpu(), audio_indices.cpu(), *rest)
+
+    build_row_timesteps.on_host = True
+    Step.build_row_timesteps = staticmethod(build_row_timesteps)
 
 
 def transformer_config(converter, partition):

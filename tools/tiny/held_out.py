@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks duet for clips of held-out prompts, measures them, and holds the table against the floors.
 
-    held_out.py                        20 prompts, models/duet-tiny, build/duet: a few minutes on two cores
+    held_out.py                        20 prompts, models/duet-tiny, build/duet: three minutes on two cores
     held_out.py --count 2              what ./test.sh runs
     held_out.py --out DIR --json F     keeps the clips and every figure
 

@@ -78,6 +78,7 @@ class Pipeline:
         torch.set_num_threads(threads)
         self.torch, self.task, tree = torch, task, tree.resolve()
         overrides.apply_to_pipeline(overrides.our_keys(overrides.read_json(tree, "modular_model_index.json")))
+        overrides.apply_to_device(device)
         self.pipe = MiniMaxH3Blocks().get_workflow(task).init_pipeline(str(tree))
         self.pipe.load_components(dtype=torch.float32, pretrained_model_name_or_path=str(tree))
         self.pipe.to(device)
