@@ -5,7 +5,8 @@
  2. `packing.py` gives the reference's rotary grids.
  3. `fast_audio.activation` equals the reference's alias-free activation, values and gradients.
  4. Native files read back what was written, bit for bit.
- 5. A training that is stopped and resumed has the same state as one that is not.
+ 5. `muon.Muon` takes the steps of torch.optim.Muon.
+ 6. A training that is stopped and resumed has the same state as one that is not.
 
 Needs PyTorch, diffusers and safetensors; skips loudly without. Prints "N passed, N failed, N skipped".
 """
@@ -35,6 +36,7 @@ except ImportError as missing:
 import audio_vae  # noqa: E402
 import fast_audio  # noqa: E402
 import flow  # noqa: E402
+import muon  # noqa: E402
 import native  # noqa: E402
 import packing  # noqa: E402
 import trainer  # noqa: E402
@@ -163,6 +165,25 @@ def test_resume() -> None:
         check(curves[0] == curves[1] == 4, f"resume: curves of {curves} lines")
 
 
+def test_muon() -> None:
+    """Against torch.optim.Muon, one shape or several, over some steps."""
+    torch.manual_seed(0)
+    shapes = ((24, 16), (16, 24), (24, 16), (20, 20))
+    mine, theirs = ([torch.nn.Parameter(torch.ones(s)) for s in shapes] for _ in range(2))
+    fast = muon.Muon(mine, lr=0.01)
+    slow = torch.optim.Muon(theirs, lr=0.01, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
+    for _ in range(5):
+        for p, q in zip(mine, theirs):
+            p.grad = torch.randn(p.shape)
+            q.grad = p.grad.clone()
+        fast.step()
+        slow.step()
+    moved = max(float((q - 1).abs().max()) for q in theirs)
+    error = max(float((p - q).abs().max().detach()) for p, q in zip(mine, theirs))
+    check(error < 0.02 * moved, f"muon: {error} of {moved}")
+    check(set(fast.state[mine[0]]) == set(slow.state[theirs[0]]), "muon: names of state")
+
+
 def test_audio_pieces() -> None:
     """A step's data depends on seed and step alone."""
     a, b, c = (audio_vae.pieces(7, step, 2, 8, "cpu") for step in (5, 5, 6))
@@ -172,7 +193,7 @@ def test_audio_pieces() -> None:
 def main() -> int:
     """Runs all tests."""
     torch.set_num_threads(2)
-    for test in (test_forward, test_packing, test_activation, test_files, test_resume, test_audio_pieces):
+    for test in (test_forward, test_packing, test_activation, test_files, test_resume, test_muon, test_audio_pieces):
         test()
     print(f"{results['passed']} passed, {results['failed']} failed, 0 skipped")
     return 1 if results["failed"] else 0

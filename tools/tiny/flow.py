@@ -21,6 +21,8 @@ the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encod
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import pathlib
 import time
 
@@ -28,6 +30,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import graphs
 import native
 import packing
 import text
@@ -77,6 +80,16 @@ def build(seed: int) -> torch.nn.Module:
     return model
 
 
+def attention_of(name: str | None):
+    """A context in which attention runs on the kernel named, where it can."""
+    if name is None:
+        return contextlib.nullcontext()
+    kernels = torch.nn.attention.SDPBackend
+    first = kernels.CUDNN_ATTENTION if name == "cudnn" else kernels.FLASH_ATTENTION
+    order = [first, kernels.FLASH_ATTENTION, kernels.EFFICIENT_ATTENTION, kernels.MATH]
+    return torch.nn.attention.sdpa_kernel(list(dict.fromkeys(order)), set_priority=True)
+
+
 def matrices_of(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """The matrices inside the blocks, which Muon trains; all else is left to Adam."""
     inner = [*model.transformer_blocks, *model.token_refiner.refiner_blocks]
@@ -102,6 +115,14 @@ class Rows:
         )
         # Rows of the concatenation (text, video, audio) in packed order.
         self.gather = torch.argsort(torch.cat([self.text, self.video, self.audio]))
+        self.rope: tuple[torch.Tensor, ...] | None = None  # cosines and sines, [S, 1, rotary]
+
+    def rotation(self, model: torch.nn.Module, kind: torch.dtype) -> tuple[torch.Tensor, ...]:
+        """The rotary tables of the rows, computed once."""
+        if self.rope is None or self.rope[0].dtype != kind:
+            with torch.no_grad():
+                self.rope = tuple(t[:, None].to(kind) for t in model.rope(self.positions))
+        return self.rope
 
 
 def _rms(x: torch.Tensor, norm: torch.nn.Module) -> torch.Tensor:
@@ -155,24 +176,25 @@ def forward(
     batch, kind = video.shape[0], (
         torch.bfloat16 if torch.is_autocast_enabled(video.device.type) else video.dtype
     )
-    cos, sin = (t[:, None].to(kind) for t in model.rope(rows.positions))
+    rope = rows.rotation(model, kind)
     h = model.context_embedder(states).to(kind)
     for refiner in model.token_refiner.refiner_blocks:
         h = h + _attend(refiner.attn, _rms(h, refiner.norm1), None)
         h = h + _feed(refiner.ff, _rms(h, refiner.norm2))
     h = _rms(h, model.token_refiner.final_norm)
-    h = torch.cat([h, model.proj_in(video).to(kind), model.audio_proj_in(audio).to(kind)], 1)[:, rows.gather]
+    h = torch.cat([h, model.proj_in(video).to(kind), model.audio_proj_in(audio).to(kind)], 1)
+    h = h.index_select(1, rows.gather)
     with torch.autocast(video.device.type, enabled=False):
         temb = F.silu(model.time_embedder(model.time_proj(times.flatten()))).view(batch, 4, -1)
     table = rows.table.to(kind)
     for b in model.transformer_blocks:
         modulation = b.adaln_proj.linear(temb).view(batch, 12, -1).to(kind)
-        h = block(b, h, modulation, table, (cos, sin))
+        h = block(b, h, modulation, table, rope)
     shift, scale = torch.matmul(rows.steps.to(kind), model.norm_out.linear(temb).to(kind)).chunk(2, -1)
     h = _rms(h, model.norm_out.norm) * (1 + scale) + shift
     with torch.autocast(video.device.type, enabled=False):
-        return model.proj_out(h[:, rows.video].float()), model.audio_proj_out(h[:, rows.audio].float())
-
+        v, a = (h.index_select(1, index).float() for index in (rows.video, rows.audio))
+        return model.proj_out(v), model.audio_proj_out(a)
 
 # ---- training ----------------------------------------------------------------------------------------
 
@@ -198,7 +220,7 @@ class Batch:
         bucket, n = pool.buckets[number], args.batch
         if number not in rows:
             rows[number] = Rows(bucket.layout, args.device)
-        self.rows, self.layout = rows[number], bucket.layout
+        self.number, self.rows = number, rows[number]
         pick = torch.tensor(rng.integers(0, len(bucket.scene), n), device=args.device)
         self.gen, self.device = trainer.generator(args.device, args.seed, step), args.device
         x = pool.video[bucket.scene[pick]].float()
@@ -215,30 +237,65 @@ class Batch:
         if bucket.audio is not None:
             self.audio = torch.cat([bucket.audio[pick].float(), self.audio], 1)
 
+    def tensors(self) -> list[torch.Tensor]:
+        """What `losses` takes."""
+        inputs = [self.video, self.audio, self.states, self.times]
+        return [*inputs, self.video_target, self.audio_target]
+
     def _mix(self, x: torch.Tensor, t) -> tuple[torch.Tensor, torch.Tensor]:
         """x at time t, and the velocity there."""
         noise = torch.randn(x.shape, generator=self.gen, device=self.device)
         return t * x + (1 - t) * noise, x - noise
 
 
+def losses(
+    model: torch.nn.Module, rows: Rows, block, video, audio, states, times, video_target, audio_target
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean squares of both velocities' errors on the target rows."""
+    kind = video.device.type
+    # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
+    with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
+        v, a = forward(model, rows, video, audio, states, times, block)
+    loss_v = ((v[:, rows.layout.video_conditions :] - video_target) ** 2).mean()
+    loss_a = ((a[:, rows.layout.audio_conditions :] - audio_target) ** 2).mean()
+    return loss_v, loss_a
+
+
 def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     """step -> (loss, figures)."""
     sizes = np.array([len(b.scene) for b in pool.buckets], float)
     chance = sizes / sizes.sum()
-    cuda = args.device.startswith("cuda")
     block = torch.compile(_block, dynamic=True) if args.compile else _block
     rows: dict[int, Rows] = {}
+    captured = graphs.Graphs(model) if args.graphs else None
 
     def run(step: int):
         with torch.no_grad():
             b = Batch(pool, rows, chance, args, step)
-        with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
-            v, a = forward(model, b.rows, b.video, b.audio, b.states, b.times, block)
-        loss_v = ((v[:, b.layout.video_conditions :] - b.video_target) ** 2).mean()
-        loss_a = ((a[:, b.layout.audio_conditions :] - b.audio_target) ** 2).mean()
-        return loss_v + loss_a, {"video": loss_v.detach(), "audio": loss_a.detach()}
+        function = functools.partial(losses, model, b.rows, block)
+        v, a = captured(b.number, function, b.tensors()) if captured else function(*b.tensors())
+        return v + a, {"video": v.detach(), "audio": a.detach()}
 
     return run
+
+
+def measure(t: trainer.Trainer, step_fn, args: argparse.Namespace) -> None:
+    """Prints the speed of training (all layouts met before) and what takes the GPU's time; trains nothing that
+    is kept."""
+    for t.step in range(args.measure):
+        t.update(step_fn)
+    torch.cuda.synchronize()
+    began = time.monotonic()
+    for t.step in range(args.measure):
+        t.update(step_fn)
+    torch.cuda.synchronize()
+    seconds = (time.monotonic() - began) / args.measure
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    print(f"measured: {1000 * seconds:.1f} ms a step, {args.batch / seconds:.0f} clips/s, {memory:.1f} GiB")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for t.step in range(min(10, args.measure)):
+            t.update(step_fn)
+    print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=90))
 
 
 def main() -> None:
@@ -259,13 +316,18 @@ def main() -> None:
         "--wordings", type=int, default=2, help="prompts for every clip and task (default 2)"
     )
     parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
+    parser.add_argument("--graphs", action="store_true", help="launch steps as CUDA graphs, one for a layout")
+    parser.add_argument(
+        "--attention", choices=("flash", "cudnn"), help="the attention kernel of a GPU (default: PyTorch's)"
+    )
+    parser.add_argument(
+        "--measure", type=int, metavar="N", help="time N steps of the first layouts instead of training"
+    )
     parser.add_argument("--cache", type=pathlib.Path, help="folder that keeps what was encoded")
     parser.add_argument(
         "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
     )
-    parser.add_argument(
-        "--init", help="start from the weights of this other component of --state, as flow_fl2va"
-    )
+    parser.add_argument("--init", type=pathlib.Path, help="start from the weights of this transformer/ folder")
     parser.add_argument(
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )
@@ -279,7 +341,7 @@ def main() -> None:
     model = build(args.seed).to(args.device)
     name = f"flow_{args.partition}"
     if args.init and not (args.state / f"{name}.json").exists():
-        trainer.load_parameters(args.state, args.init, model)
+        native.read_transformer(args.init, model)
     t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
         native.write_transformer(args.export / "transformer", model)
@@ -287,7 +349,14 @@ def main() -> None:
     began = time.monotonic()
     pool = load(args)
     args.run_minutes -= (time.monotonic() - began) / 60
-    t.run(step_function(model, pool, args))
+    if args.measure:
+        pool.buckets = pool.buckets[:4]
+    step_fn = step_function(model, pool, args)
+    with attention_of(args.attention):
+        if args.measure:
+            measure(t, step_fn, args)
+        else:
+            t.run(step_fn)
 
 
 if __name__ == "__main__":

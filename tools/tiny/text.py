@@ -5,6 +5,10 @@ state are what is trained: at the last row of the prompt they must tell every at
 (with what references contribute), at each picture row what colour and shape covers that 32 x 32 px. A
 next-token loss over the prompts trains the rest.
 
+Two stages. `--pictures` trains the vision tower alone on single pictures, by the same heads on its merged
+tokens: shapes take it some hundred thousand pictures, far more than whole requests would show it in the time.
+The second stage trains everything on requests, from that tower if it is in the state.
+
 Presentations of a batch are padded on the right; attention is causal, so padding changes nothing.
 `--export DIR` writes `text_encoder/` in the native layout. NOT here: words (`grammar.py`), requests
 (`tasks.py`).
@@ -108,9 +112,7 @@ class Encoder(torch.nn.Module):
         self.scene_heads = torch.nn.ModuleDict(
             {k: torch.nn.Linear(HIDDEN, n) for k, n in SCENE_HEADS.items()}
         )
-        self.patch_heads = torch.nn.ModuleDict(
-            {"colour": torch.nn.Linear(HIDDEN, 9), "shape": torch.nn.Linear(HIDDEN, 5)}
-        )
+        self.patch_heads = patch_heads()
 
     def forward(self, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
         """Tap states [B, L, HIDDEN] and last hidden states of a padded batch (`Batcher`)."""
@@ -152,6 +154,16 @@ def pictures(request: tasks.Request, blocks) -> list[tuple[world.Scenes, int, tu
     return out
 
 
+def stills(scenes: world.Scenes, length: int, frame: int, device: str) -> torch.Tensor:
+    """[N, 1, 256, 256, 3] one frame of every scene's clip of `length` frames."""
+    if device.startswith("cuda"):
+        return world.render(world.Tracks(world.Backend(device), scenes, length), frame, 1)
+    painted = [
+        world.paint(world.Tracks(world.Backend(), scenes.take([i]), length), frame, 1) for i in range(len(scenes))
+    ]
+    return torch.from_numpy(np.stack(painted)).float() / 255
+
+
 def render_pairs(items: list[tuple[world.Scenes, int, tuple[int, ...]]], device: str) -> torch.Tensor:
     """[N, 2, 256, 256, 3] the pictures of `pictures`, grouped by clip length and frames to render in
     batches."""
@@ -161,9 +173,8 @@ def render_pairs(items: list[tuple[world.Scenes, int, tuple[int, ...]]], device:
         groups.setdefault((length, pair), []).append(i)
     for (length, pair), index in groups.items():
         scenes = world.concatenate([items[i][0] for i in index])
-        tracks = world.Tracks(world.Backend(device), scenes, length)
-        first = world.render(tracks, pair[0], 1)
-        second = first if pair[1] == pair[0] else world.render(tracks, pair[1], 1)
+        first = stills(scenes, length, pair[0], device)
+        second = first if pair[1] == pair[0] else stills(scenes, length, pair[1], device)
         out[index] = torch.cat([first, second], 1)
     return out
 
@@ -228,6 +239,8 @@ def object_targets(requests: list[tasks.Request]) -> dict[str, torch.Tensor]:
         rows = []
         for r in requests:
             value = getattr(r.scene, name)[0].copy()
+            if name == "timbre" and any(reference.kind == "audio" for reference in r.references):
+                value[:] = -100  # only the sound itself tells
             if name == "size":
                 value = np.where(np.isin(r.scene.motion[0], (world.GROW, world.SHRINK)), 3, value)
             rows.append([int(value[k]) if k < r.scene.count[0] else -100 for k in range(2)])
@@ -254,19 +267,20 @@ def patch_targets(frames: torch.Tensor, scenes: world.Scenes) -> tuple[torch.Ten
     return colour, shape
 
 
+def patch_heads() -> torch.nn.ModuleDict:
+    """Heads that read what covers a cell."""
+    return torch.nn.ModuleDict({"colour": torch.nn.Linear(HIDDEN, 9), "shape": torch.nn.Linear(HIDDEN, 5)})
+
+
 def patch_loss(
-    encoder: Encoder, batch: dict, tap: torch.Tensor
+    heads: torch.nn.ModuleDict, states: torch.Tensor, targets: tuple[torch.Tensor, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Loss of the picture rows and the shares of covered cells whose colour and shape are right. Empty cells
-    count a tenth."""
-    order = [i for kind in ("image", "video") for i, k in enumerate(batch["kinds"]) if k == kind]
-    states = torch.cat([tap[batch["types"] == 1], tap[batch["types"] == 2]])
+    """Loss of picture rows `states` [cells, HIDDEN] and the shares of covered cells whose colour and shape are
+    right. Empty cells count a tenth."""
     loss, right = 0.0, []
-    for name, target, none in zip(
-        ("colour", "shape"), patch_targets(batch["frames"], batch["scenes"]), (8, 4)
-    ):
-        target = target[order].flatten()
-        logits = encoder.patch_heads[name](states)
+    for name, target, none in zip(("colour", "shape"), targets, (8, 4)):
+        target = target.flatten()
+        logits = heads[name](states)
         weight = torch.where(target == none, 0.1, 1.0)
         loss = loss + (F.cross_entropy(logits, target, reduction="none") * weight).sum() / weight.sum()
         covered = target != none
@@ -277,7 +291,7 @@ def patch_loss(
 def step_function(encoder: Encoder, args: argparse.Namespace):
     """step -> (loss, figures)."""
     batcher = Batcher(encoder, args.device)
-    kinds = ("t2va", "fl2va", "t2va", "ref2va")
+    kinds = ("t2va", "ref2va", "fl2va", "ref2va")
 
     def run(step: int):
         task = kinds[step % 4]
@@ -307,11 +321,44 @@ def step_function(encoder: Encoder, args: argparse.Namespace):
         loss = loss + 0.2 * language
         figures = {task: right / total, "language": language.detach()}
         if "frames" in batch:
-            extra, figures["patch_colour"], figures["patch_shape"] = patch_loss(encoder, batch, tap)
+            order = [i for kind in ("image", "video") for i, k in enumerate(batch["kinds"]) if k == kind]
+            targets = patch_targets(batch["frames"], batch["scenes"])
+            cells = torch.cat([tap[batch["types"] == 1], tap[batch["types"] == 2]])
+            extra, figures["patch_colour"], figures["patch_shape"] = patch_loss(
+                encoder.patch_heads, cells, tuple(t[order] for t in targets)
+            )
             loss = loss + extra
         # Keeps the tap's scale near one without a norm: the transformer projects it as it is.
         loss = loss + 1e-3 * (row.pow(2).mean() - 1).pow(2)
         return loss, figures
+
+    return run
+
+
+class Tower(torch.nn.Module):
+    """The vision tower with heads on its merged tokens: what the first stage trains."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.visual, self.heads = encoder.qwen.model.visual, patch_heads()
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """Frames [N, 2, 256, 256, 3] -> tokens [N * 64, HIDDEN]."""
+        side = world.CANVAS // 16
+        grid = torch.tensor([[1, side, side]] * len(frames), device=frames.device)
+        return self.visual(patch_rows(frames), grid_thw=grid).pooler_output.float()
+
+
+def picture_function(tower: Tower, args: argparse.Namespace):
+    """step -> (loss, figures) of the first stage."""
+
+    def run(step: int):
+        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 11))
+        scenes = world.sample_scenes(args.batch, trainer.step_seed(args.seed, step, 12), split="all")
+        frame = int(rng.integers(tasks.FRAMES))
+        frames = stills(scenes, tasks.FRAMES, frame, args.device).expand(-1, 2, -1, -1, -1)
+        loss, colour, shape = patch_loss(tower.heads, tower(frames), patch_targets(frames, scenes))
+        return loss, {"patch_colour": colour, "patch_shape": shape}
 
     return run
 
@@ -416,8 +463,19 @@ def main() -> None:
         "--export", type=pathlib.Path, help="write the native files to DIR/text_encoder instead of training"
     )
     parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
+    parser.add_argument("--pictures", action="store_true", help="first stage: the vision tower alone")
+    parser.add_argument("--init", type=pathlib.Path, help="start from the weights of this text_encoder/ folder")
     args = parser.parse_args()
     encoder = Encoder(args.tokenizer, args.seed).to(args.device)
+    if args.init:
+        read(args.init, encoder)
+    tower = Tower(encoder).to(args.device)
+    if args.pictures:
+        trainer.Trainer("text_pictures", tower, args).run(picture_function(tower, args))
+        return
+    if (args.state / "text_pictures.json").exists():
+        trainer.load_parameters(args.state, "text_pictures", tower)
+        encoder.patch_heads.load_state_dict(tower.heads.state_dict())
     t = trainer.Trainer("text", encoder, args)
     if args.evaluate:
         print(evaluate(encoder, args))

@@ -28,6 +28,7 @@ import time
 from typing import Callable, Sequence
 
 import torch
+from muon import Muon
 from safetensors.torch import load_file, save_file
 
 ROUND_EVERY = 50
@@ -133,8 +134,7 @@ class Trainer:
         adam = torch.optim.AdamW(others, betas=(0.9, 0.98), eps=1e-8, fused=self._fused(), **common)
         self.opts: list[torch.optim.Optimizer] = [adam]
         if matrices:
-            muon = torch.optim.Muon(list(matrices), adjust_lr_fn="match_rms_adamw", **common)
-            self.opts.append(muon)
+            self.opts.append(Muon(list(matrices), **common))
         self.opt_of = {id(p): self.opts[id(p) in chosen] for p in self.params.values()}
         self.step, self.steps, self.seconds = 0, args.steps, 0.0
         self.curve: list[dict] = []
@@ -236,17 +236,18 @@ class Trainer:
         self.steps = max(2, int(total) // ROUND_EVERY) * ROUND_EVERY
         print(f"{self.name}: {speed:.2f} steps/s, training is {self.steps} steps", flush=True)
 
-    def _update(self, step_fn: Callable) -> tuple[torch.Tensor, dict, torch.Tensor]:
-        """One step of the optimisers: loss, figures and norm of the gradient."""
+    def update(self, step_fn: Callable) -> tuple[torch.Tensor, dict, torch.Tensor]:
+        """One step of the optimisers: loss, figures and norm of the gradient. A loss without a graph says that
+        the gradients are there already."""
         loss, figures = step_fn(self.step)
-        self.module.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.params.values(), 1.0)
-        if torch.isfinite(norm):
-            for opt in self.opts:
-                for group in opt.param_groups:
-                    group["lr"] = self.rate()
-                opt.step()
+        if loss.requires_grad:
+            self.module.zero_grad(set_to_none=True)
+            loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.params.values(), 1.0, foreach=True)
+        for opt in self.opts:
+            for group in opt.param_groups:
+                group["lr"] = self.rate()
+            opt.step()
         return loss.detach(), figures, norm
 
     def run(self, step_fn: Callable[[int], tuple[torch.Tensor, dict]]) -> bool:
@@ -264,9 +265,10 @@ class Trainer:
                 self._sync()
                 self.seconds = before + time.monotonic() - began
                 self._calibrate(t_cal, first + CALIBRATE[0])
-            loss, figures, norm = self._update(step_fn)
+            loss, figures, norm = self.update(step_fn)
             self.step += 1
             if self.step % ROUND_EVERY == 0:
+                self._stop_if_lost(norm)
                 self._round_moments()
             if self.step % args.log_every == 0 or self.step == self.steps:
                 row = {
@@ -298,6 +300,12 @@ class Trainer:
             flush=True,
         )
         return done
+
+    def _stop_if_lost(self, norm: torch.Tensor) -> None:
+        """Ends the run when the numbers are lost; the state stays as last saved. (Asking at every step would make
+        the processor wait for the GPU every time.)"""
+        if not math.isfinite(float(norm)):
+            raise SystemExit(f"{self.name}: not finite at step {self.step}; the state saved last is kept")
 
     def _sync(self) -> None:
         if self._fused():
