@@ -49,6 +49,13 @@ void duet_stream_close(duet_stream **stream); /* waits for enqueued work */
 duet_device *duet_stream_device(duet_stream *stream);
 duet_status duet_stream_sync(duet_stream *stream, duet_error *err);
 
+/* From now on, once *cancel is non-zero, the stream leaves out work, down to the tasks of an op that is running, and
+ * fails with DUET_E_CANCELLED; what it computed means nothing then. So a stage stops within a task however large its ops
+ * are, and polls only between steps of its own. NULL = never. To be called before anything is enqueued. */
+void duet_stream_watch(duet_stream *stream, const volatile int *cancel);
+/* DUET_E_CANCELLED once the watched flag is set: for loops on the host, beside the stream or over its units. */
+duet_status duet_stream_poll(const duet_stream *stream, duet_error *err);
+
 void duet_copy_in(duet_stream *stream, void *device_dst, const void *host_src, int64_t bytes);
 void duet_copy_out(duet_stream *stream, void *host_dst, const void *device_src, int64_t bytes);
 void duet_fill_zero(duet_stream *stream, void *device_dst, int64_t bytes);

@@ -51,7 +51,8 @@ struct duet_device {
 /* First member of every class's stream. */
 struct duet_stream {
     duet_device *dev;
-    duet_error error; /* first failure, sticky */
+    duet_error error;           /* first failure, sticky */
+    const volatile int *cancel; /* of duet_stream_watch */
 };
 
 extern const duet__class duet__class_ref, duet__class_cpu, duet__class_walled;

@@ -94,8 +94,12 @@ static void host_enqueue(duet_stream *stream, duet_op op, const void *args) {
         duet_error_prefix(&stream->error, "%s", duet__op_name(op));
         return;
     }
+    if (duet_stream_poll(stream, &stream->error) != DUET_OK) return;
     pthread_mutex_lock(&dev->run_lock);
+    duet_pool_watch(dev->pool, stream->cancel);
     duet__op_run(&dev->kernels, op, &(duet_kernel_ctx){.pool = dev->pool, .scratch = s->scratch}, args);
+    if (duet_pool_skipped(dev->pool)) duet_fail(&stream->error, DUET_E_CANCELLED, "cancelled");
+    duet_pool_watch(dev->pool, NULL);
     pthread_mutex_unlock(&dev->run_lock);
 }
 

@@ -21,6 +21,14 @@ duet_status duet_stream_sync(duet_stream *stream, duet_error *err) {
     return stream->dev->class->sync(stream, err);
 }
 
+void duet_stream_watch(duet_stream *stream, const volatile int *cancel) {
+    stream->cancel = cancel;
+}
+
+duet_status duet_stream_poll(const duet_stream *stream, duet_error *err) {
+    return stream->cancel && *stream->cancel ? duet_fail(err, DUET_E_CANCELLED, "cancelled") : DUET_OK;
+}
+
 void duet_copy_in(duet_stream *stream, void *device_dst, const void *host_src, int64_t bytes) {
     if (bytes > 0) stream->dev->class->copy_in(stream, device_dst, host_src, (size_t)bytes);
 }

@@ -36,12 +36,21 @@ struct duet_pool {
     void *arg;
     int64_t n_tasks;
     _Atomic int64_t next;
+    const volatile int *watched; /* NULL, or a flag that ends the handing out of tasks */
+    atomic_bool skipped; /* once true, until the next watch, no task begins: nothing may be built on a gap */
 };
+
+/* Whether no more tasks may begin. */
+static bool stopped(duet_pool *p) {
+    if (!p->watched) return false;
+    if (*p->watched) atomic_store_explicit(&p->skipped, true, memory_order_relaxed);
+    return atomic_load_explicit(&p->skipped, memory_order_relaxed);
+}
 
 static void take_tasks(duet_pool *p, int thread) {
     for (;;) {
         int64_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (i >= p->n_tasks) return;
+        if (i >= p->n_tasks || stopped(p)) return;
         p->task(p->arg, i, thread);
     }
 }
@@ -130,9 +139,18 @@ int duet_pool_threads(const duet_pool *p) {
     return p ? p->n_workers + 1 : 1;
 }
 
+void duet_pool_watch(duet_pool *p, const volatile int *stop) {
+    p->watched = stop;
+    atomic_store_explicit(&p->skipped, false, memory_order_relaxed);
+}
+
+bool duet_pool_skipped(const duet_pool *p) {
+    return atomic_load_explicit(&p->skipped, memory_order_relaxed);
+}
+
 void duet_pool_run(duet_pool *p, int64_t n_tasks, duet_task_fn task, void *arg) {
     if (!p || p->n_workers == 0 || n_tasks <= 1) {
-        for (int64_t i = 0; i < n_tasks; i++) task(arg, i, 0);
+        for (int64_t i = 0; i < n_tasks && !(p && stopped(p)); i++) task(arg, i, 0);
         return;
     }
     pthread_mutex_lock(&p->lock);

@@ -7,6 +7,7 @@
 #ifndef DUET_BASE_THREADS_H
 #define DUET_BASE_THREADS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -23,6 +24,11 @@ int duet_pool_threads(const duet_pool *pool);
  * caller at a time. pool NULL = serial. */
 typedef void (*duet_task_fn)(void *arg, int64_t task, int thread);
 void duet_pool_run(duet_pool *pool, int64_t n_tasks, duet_task_fn task, void *arg);
+
+/* From now on tasks are no longer begun once *stop is non-zero (NULL: never). Not while a run is going on. */
+void duet_pool_watch(duet_pool *pool, const volatile int *stop);
+/* Whether a run since the last duet_pool_watch left out a task: what it computed is then incomplete. */
+bool duet_pool_skipped(const duet_pool *pool);
 
 int duet_cpu_count(void); /* processors usable by this process */
 

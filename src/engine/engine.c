@@ -80,6 +80,7 @@ static duet_status redecode(const duet_redecode_args *a, duet__run *r, const due
     duet_status st;
     if (a->dump_dir) TRY(st, done, duet_dump_open(a->dump_dir, &depths, &r->dump[0], err));
     TRY(st, done, duet_stream_open(a->device, 0, &r->stream, err));
+    duet_stream_watch(r->stream, r->progress.cancel);
     TRY(st, done, duet_decoders_open(a->model, a->device, r->stream, &decoders, err));
     TRY(st, done,
         duet_deliver(&(duet_deliver_args){.decoders = &decoders,

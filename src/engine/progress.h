@@ -1,7 +1,8 @@
 /* progress.h - how a running stage tells where it is and hears that it should stop.
  *
  * Stages call duet_progress_step between evaluations and tiles: it reports and returns DUET_E_CANCELLED once `cancel` is non-zero.
- * `report` may be NULL. Stages pass `cancel` on to networks, which poll it between layers or blocks. */
+ * `report` may be NULL. Stages pass `cancel` on to networks, which poll it between layers or blocks; the stream of a run watches it too
+ * (duet_stream_watch), so that no op has to end first. */
 #ifndef DUET_ENGINE_PROGRESS_H
 #define DUET_ENGINE_PROGRESS_H
 

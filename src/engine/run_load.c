@@ -80,6 +80,7 @@ duet_status duet__run_load(duet__run *r, duet_error *err) {
         TRY(st, done,
             duet__run_draw_noise(r, 0, err)); /* a bad file fails here, before any weight is touched */
     TRY(st, done, duet_stream_open(r->a->device, 0, &r->stream, err));
+    duet_stream_watch(r->stream, r->progress.cancel);
     TRY(st, done, duet_progress_step(&r->progress, DUET_STAGE_LOAD, 1, 1, err));
 done:
     return st;

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 
-enum { FLOAT_BYTES = (int)sizeof(float), INDEX_BYTES = (int)sizeof(int32_t) };
+enum { FLOAT_BYTES = (int)sizeof(float), INDEX_BYTES = (int)sizeof(int32_t), POLL_ROWS = 64 };
 
 static void rotation_row(const duet_dit *dit, const double *position, float (*turn)(float), float *out) {
     int n = dit->config.rope_freqs;
@@ -16,18 +16,31 @@ static void rotation_row(const duet_dit *dit, const double *position, float (*tu
         for (int k = 0; k < n; k++) out[axis * n + k] = turn((float)position[axis] * dit->inv_freq[k]);
 }
 
+/* Seconds of library cosines for a long clip: polled every few thousand. */
+static duet_status turn_all(const duet_dit *dit, const duet_stream *stream, const duet_dit_layout *layout,
+                            float (*turn)(float), float *out, duet_error *err) {
+    int64_t pairs = 3 * (int64_t)dit->config.rope_freqs;
+    for (int64_t r = 0; r < layout->rows; r++) {
+        duet_status st = r % POLL_ROWS ? DUET_OK : duet_stream_poll(stream, err);
+        if (st != DUET_OK) return st;
+        rotation_row(dit, layout->position_ids + 3 * r, turn, out + r * pairs);
+    }
+    return DUET_OK;
+}
+
 static duet_status upload_rotations(const duet_dit *dit, duet_stream *stream, const duet_dit_layout *layout,
                                     duet_dit_state *s, duet_tap *tap, duet_error *err) {
     int64_t pairs = 3 * (int64_t)dit->config.rope_freqs, n = layout->rows * pairs;
     float *host = duet_calloc((size_t)n, sizeof *host, DUET_MEM_TENSOR);
     if (!host) return duet_fail(err, DUET_E_MEMORY, "transformer: no memory for rotation tables");
-    for (int64_t r = 0; r < layout->rows; r++)
-        rotation_row(dit, layout->position_ids + 3 * r, cosf, host + r * pairs);
-    duet_copy_in(stream, s->cos, host, n * FLOAT_BYTES);
-    for (int64_t r = 0; r < layout->rows; r++)
-        rotation_row(dit, layout->position_ids + 3 * r, sinf, host + r * pairs);
-    duet_copy_in(stream, s->sin, host, n * FLOAT_BYTES);
+    duet_status st = turn_all(dit, stream, layout, cosf, host, err);
+    if (st == DUET_OK) {
+        duet_copy_in(stream, s->cos, host, n * FLOAT_BYTES);
+        st = turn_all(dit, stream, layout, sinf, host, err);
+    }
+    if (st == DUET_OK) duet_copy_in(stream, s->sin, host, n * FLOAT_BYTES);
     duet_free(host);
+    if (st != DUET_OK) return st;
     duet__dit_tap(tap, stream, "dit.rope_cos", s->cos, layout->rows, pairs, pairs, NULL);
     duet__dit_tap(tap, stream, "dit.rope_sin", s->sin, layout->rows, pairs, pairs, NULL);
     return DUET_OK;
@@ -39,14 +52,16 @@ static duet_status refine_text(duet_dit *dit, duet_residency *residency, duet_st
                                duet_dit_state *s, const float *text, duet_tap *tap, duet_error *err) {
     const duet_dit_config *c = &dit->config;
     int64_t rows = s->layout.text_rows, hidden = c->hidden;
-    duet_status st = residency->acquire(residency, &dit->embed, stream, err);
+    duet_status st = duet_stream_poll(stream, err);
+    if (st == DUET_OK) st = residency->acquire(residency, &dit->embed, stream, err);
     if (st != DUET_OK) return st;
     duet__dit_linear_rows(stream, &dit->condition, text, s->h, rows, c->text_dim, hidden);
     duet__dit_tap(tap, stream, "dit.refiner_in", s->h, rows, hidden, hidden, NULL);
     for (int i = 0; i < c->refiner_layers && st == DUET_OK; i++) {
         duet__dit_pass pass = {
             .dit = dit, .stream = stream, .state = s, .rows = rows, .tap = tap, .number = i};
-        st = residency->acquire(residency, &dit->refiner[i].unit, stream, err);
+        st = duet_stream_poll(stream, err);
+        if (st == DUET_OK) st = residency->acquire(residency, &dit->refiner[i].unit, stream, err);
         if (st != DUET_OK) break;
         duet__dit_run_block(&pass, &dit->refiner[i]);
         residency->release(residency, &dit->refiner[i].unit, stream);

@@ -68,7 +68,8 @@ static duet_status embed_times(builder *b, const float *timesteps, duet_error *e
 /* table [n_t * rows_per_t, cols]: a projection's features cut into rows. */
 static duet_status project(builder *b, duet__dit_adaln *a, float *table, int64_t rows_per_t, int64_t cols,
                            const char *tap_name, duet_error *err) {
-    duet_status st = b->residency->acquire(b->residency, &a->unit, b->stream, err);
+    duet_status st = duet_stream_poll(b->stream, err);
+    if (st == DUET_OK) st = b->residency->acquire(b->residency, &a->unit, b->stream, err);
     if (st != DUET_OK) return st;
     duet__dit_linear_rows(b->stream, &a->proj[0], b->temb, table, b->n_t, b->dit->config.time_dim,
                           rows_per_t * cols);

@@ -93,7 +93,10 @@ static void execute_op(walled_command *c) {
 void duet__walled_execute(walled_command *c) {
     if (duet__walled_failed(c->stream)) return;
     if (c->kind == WALLED_OP) {
-        execute_op(c);
+        if (duet_stream_poll(&c->stream->base, NULL) != DUET_OK)
+            duet__walled_fail(c->stream, DUET_E_CANCELLED, "cancelled");
+        else
+            execute_op(c);
         return;
     }
     if (duet__device_find(c->stream->base.dev, c->device) < (int64_t)c->bytes) {

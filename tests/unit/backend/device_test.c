@@ -159,3 +159,36 @@ TEST(device_survives_refused_memory, 20000) {
         EXPECT(refused > refused_alloc);
     }
 }
+
+TEST(stream_leaves_out_work_once_cancelled, 5000) {
+    static const float data[4] = {1, 2, 3, 4};
+    for (int i = 0; i < N_BACKENDS; i++) {
+        duet_device *dev = open_device(backends[i], 2);
+        duet_stream *stream = NULL;
+        duet_error err = {0};
+        volatile int cancel = 0;
+        float *x = NULL, got[4];
+        EXPECT_OK(duet_stream_open(dev, 0, &stream, &err), err);
+        duet_stream_watch(stream, &cancel);
+        EXPECT_OK(duet_device_alloc(dev, sizeof data, "x", (void **)&x, &err), err);
+        duet_copy_in(stream, x, data, sizeof data);
+        duet_silu(stream, &(duet_silu_args){.x = x, .y = x, .n = 4});
+        duet_copy_out(stream, got, x, sizeof got);
+        EXPECT_OK(duet_stream_sync(stream, &err), err);
+        EXPECT_OK(duet_stream_poll(stream, &err), err);
+        cancel = 1;
+        duet_silu(stream, &(duet_silu_args){.x = x, .y = x, .n = 4});
+        EXPECT_EQ(duet_stream_sync(stream, &err), DUET_E_CANCELLED);
+        EXPECT_EQ(duet_stream_poll(stream, NULL), DUET_E_CANCELLED);
+        cancel = 0; /* too late: what is missing stays missing */
+        EXPECT_EQ(duet_stream_sync(stream, NULL), DUET_E_CANCELLED);
+        duet_stream_close(&stream);
+        EXPECT_OK(duet_stream_open(dev, 0, &stream, &err), (duet_error){0}); /* the device is not spoilt */
+        duet_silu(stream, &(duet_silu_args){.x = x, .y = x, .n = 4});
+        EXPECT_EQ(duet_stream_sync(stream, NULL), DUET_OK);
+        duet_stream_close(&stream);
+        duet_device_free(dev, x);
+        duet_device_close(&dev);
+        EXPECT_EQ(duet_mem_live_total_bytes(), 0);
+    }
+}
