@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_kind.h"
 
 static duet_status refuse(const char *param, const char *path, duet_error *err, const char *rule) {
     return duet_refuse(err, param, "invalid_value", path, NULL, "%s", rule);
@@ -125,7 +126,8 @@ static duet_status check_kind(const char *output, duet_error *err) {
     if (!look_up(output, &st)) return DUET_OK;
     snprintf(name, sizeof name, "%s/.", output);
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
-        return refuse("output", output, err, "is neither a file nor a folder");
+        return duet_refuse(err, "output", "invalid_value", output, NULL, "is %s, neither a file nor a folder",
+                           duet_file_kind(st.st_mode));
     bool is_folder = stat(name, &st) == 0;
     if (is_folder == folder) return DUET_OK;
     return refuse("output", output, err, folder ? "is a file, not a folder" : "is a folder, not a file");
@@ -178,7 +180,9 @@ duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
     char parent[PATH_MAX];
     if (!*dir || strlen(dir) + 2 > sizeof parent)
         return refuse("dump", dir, err, "is not a usable folder name");
-    if (!stat(dir, &st) && !S_ISDIR(st.st_mode)) return refuse("dump", dir, err, "is a file, not a folder");
+    if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
+        return duet_refuse(err, "dump", "invalid_value", dir, NULL, "is %s, not a folder",
+                           duet_file_kind(st.st_mode));
     if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir))
         return refuse("dump", dir, err, "is a folder that holds something; give another one, or overwrite");
     snprintf(parent, sizeof parent, "%s", dir);
@@ -187,14 +191,15 @@ duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
 }
 
 static duet_status check_readable(const char *param, const char *path, duet_error *err) {
-    struct stat st;
-    int fd = open(path, O_RDONLY);
-    int why = errno;
+    mode_t mode;
+    if (duet_file_look(path, &mode) && !S_ISREG(mode)) /* opening a FIFO would wait for a writer */
+        return duet_refuse(err, param, "invalid_value", path, NULL, "is %s, not a file",
+                           duet_file_kind(mode));
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return duet_refuse(err, param, "invalid_value", path, NULL, "cannot be read: %s", strerror(why));
-    bool regular = !fstat(fd, &st) && S_ISREG(st.st_mode);
+        return duet_refuse(err, param, "invalid_value", path, NULL, "cannot be read: %s", strerror(errno));
     close(fd);
-    return regular ? DUET_OK : refuse(param, path, err, "is not a file");
+    return DUET_OK;
 }
 
 duet_status duet_output_check(const duet_request *r, duet_error *err) {

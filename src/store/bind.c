@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "store/file.h"
 #include "store/model_int.h"
 
 /* ---- spelling ---------------------------------------------------------------------------------------------------- */
@@ -69,7 +70,8 @@ static duet_status missing(const duet__set *set, const char *name, const duet__r
                            const duet__spec *spec, duet_error *err) {
     char shape[160];
     if (row)
-        return duet_fail(err, DUET_E_MODEL, "%s: this shard is missing: it holds tensor %s", row->file, name);
+        return duet_fail(err, DUET_E_MODEL, "%s: this shard is %s: it holds tensor %s", row->file,
+                         duet__is_dangling(row->file) ? "a link to nothing" : "missing", name);
     return duet_fail(err, DUET_E_MODEL, "%s: tensor %s is missing: expected %s %s", set->label, name,
                      duet_dtype_name(spec->dtype), duet_shape_text(&spec->shape, shape, sizeof shape));
 }

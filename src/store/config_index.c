@@ -120,7 +120,8 @@ static duet_status open_tree_index(const duet__place *place, duet__doc *doc, con
     *doc = (duet__doc){0};
     for (int i = 0; i < 2; i++) {
         *file = names[i];
-        if (duet__join(path, sizeof path, place->dir, names[i], NULL) && duet__is_file(path))
+        if (duet__join(path, sizeof path, place->dir, names[i], NULL) &&
+            (!duet__is_absent(path) || duet__is_dangling(path)))
             return duet__doc_open(path, doc, err);
     }
     return duet__doc_parse("{}", 2, names[0], doc, err); /* none: all defaults */

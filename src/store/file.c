@@ -10,14 +10,24 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_kind.h"
 
+static duet_status not_regular(const char *path, mode_t mode, duet_error *err) {
+    return duet_fail(err, DUET_E_IO, "%s: is %s, not a regular file", path, duet_file_kind(mode));
+}
+
+/* Looked at before it is opened, because opening a device acts on it and a socket cannot be opened; and after,
+ * because the name may have changed hands. A FIFO that slips between must not hang the program. */
 static duet_status open_regular(const char *path, int *fd, size_t *bytes, duet_error *err) {
     struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not hang the program */
+    mode_t mode;
+    *fd = -1;
+    if (duet_file_look(path, &mode) && !S_ISREG(mode)) return not_regular(path, mode, err);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (*fd < 0) return duet_fail(err, DUET_E_IO, "%s: cannot open: %s", path, strerror(errno));
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(*fd);
-        return duet_fail(err, DUET_E_IO, "%s: not a regular file", path);
+        return not_regular(path, st.st_mode, err);
     }
     *bytes = (size_t)st.st_size;
     return DUET_OK;
@@ -84,6 +94,16 @@ bool duet__is_dir(const char *path) {
 bool duet__is_file(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool duet__is_absent(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+bool duet__is_dangling(const char *path) {
+    struct stat st;
+    return duet__is_absent(path) && lstat(path, &st) == 0;
 }
 
 bool duet__join(char *buf, size_t buf_bytes, ...) {

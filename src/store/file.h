@@ -22,6 +22,10 @@ duet_status duet__read_file(const char *path, size_t max_bytes, char **out, size
 
 bool duet__is_dir(const char *path);
 bool duet__is_file(const char *path);
+/* Nothing stands there, or a link to nothing. Not the opposite of duet__is_file: what is there and is no file (or may
+ * not be looked at) is to be opened, which says what it is. */
+bool duet__is_absent(const char *path);
+bool duet__is_dangling(const char *path); /* a link to nothing */
 /* "a/b/c" of the parts up to NULL into buf; false when it does not fit. */
 bool duet__join(char *buf, size_t buf_bytes, ...);
 

@@ -28,7 +28,7 @@ bool duet__set_exists(const duet__place *place, duet_component component) {
             : duet__join(config, sizeof config, place->dir, place->layout->config_file[component], NULL);
     return ok && path_of(place, component, ".safetensors.index.json", index) &&
            path_of(place, component, ".safetensors", single) && duet__is_file(config) &&
-           (duet__is_file(index) || duet__is_file(single));
+           !(duet__is_absent(index) && duet__is_absent(single));
 }
 
 static duet_status no_memory(const duet__set *set, duet_error *err) {
@@ -75,10 +75,10 @@ static int shard_of(duet__set *set, const char *folder, const char *name, duet_s
     if (!(set->paths[at] = duet_strdup(path))) *st = no_memory(set, err);
     if (*st != DUET_OK) return -1;
     set->n_files++;
-    if (duet__is_file(path))
-        *st = duet_st_open(path, &set->files[at], err);
-    else
+    if (duet__is_absent(path))
         set->n_missing++;
+    else
+        *st = duet_st_open(path, &set->files[at], err);
     return *st == DUET_OK ? at : -1;
 }
 
@@ -184,8 +184,8 @@ duet_status duet__set_open(const duet__place *place, duet_component component, b
         !path_of(place, component, ".safetensors", single) ||
         !duet__join(folder, sizeof folder, place->dir, folder_of(place, component), NULL))
         return duet_fail(err, DUET_E_MODEL, "%s: the path is too long", place->dir);
-    bool sharded = duet__is_file(index);
-    if (!sharded && !duet__is_file(single))
+    bool sharded = !duet__is_absent(index) || duet__is_dangling(index);
+    if (!sharded && duet__is_absent(single) && !duet__is_dangling(single))
         return duet_fail(err, DUET_E_MODEL, "%s: no weights: neither this file nor %s is there", single,
                          index);
     if (!(out->label = duet_strdup(sharded ? index : single))) return no_memory(out, err);

@@ -1,4 +1,5 @@
 """Order of checks: usage, request, files, model, rules of the model, weights; and the exit code of each."""
+import os
 import pathlib
 import shutil
 
@@ -105,3 +106,26 @@ def info_verifies(tmp):
         equal(a[name]["nonfinite_values"], 0, f"non-finite values of {name}")
         check(a[name]["tensors"] > 0 and a[name]["bytes"] > 0, f"nothing was read of {name}")
     check("sha256" in expect(duet("info", model(2), "--verify"), 0).out, "no SHA-256 for people")
+
+
+@test
+def inputs_that_are_no_files_are_named_and_not_waited_for(tmp):
+    os.mkfifo(tmp / "pipe")
+    (tmp / "folder").mkdir()
+    for name, what in [("pipe", "a FIFO"), ("folder", "a folder")]:
+        run = duet("generate", "--model", model(), "--prompt", "x", "--output", tmp / "a.mp4", "--init-noise", tmp / name, timeout=20)
+        check(f"is {what}, not a file" in refused(run, "init_noise"), f"not named: {run}")
+        run = duet("decode", tmp / name, "--model", model(), "--output", tmp / "a.mp4", timeout=20)
+        check(f"is {what}, not a file" in refused(run, "latents"), f"not named: {run}")
+    run = duet("generate", "--model", model(), "--prompt", "x", "--output", tmp / "a.mp4", "--dump", tmp / "pipe", timeout=20)
+    check("is a FIFO, not a folder" in refused(run, "dump"), f"not named: {run}")
+
+
+@test
+def weights_that_are_no_files_are_named_and_not_waited_for(tmp):
+    copy = damaged(tmp)
+    shard = a_shard(copy)
+    shard.unlink()
+    os.mkfifo(shard)
+    run = duet("generate", "--model", copy, "--prompt", "x", "--output", tmp / "a.mp4", timeout=20)
+    check(f"{shard.name}: is a FIFO" in refused(run, exit_code=3), f"not named: {run}")

@@ -67,6 +67,41 @@ TEST(fault_damaged_weight_files, 30000) {
     duet_model_close(&m);
 }
 
+/* What is there is not "missing": it is named, and looking at it waits for nobody. */
+TEST(fault_weights_that_are_no_files, 20000) {
+    static const struct {
+        const char *make, *what;
+    } kinds[] = {{"mkfifo", "is a FIFO, not a regular file"},
+                 {"mkdir", "is a folder, not a regular file"},
+                 {"ln -s /dev/null", "is a device, not a regular file"},
+                 {"ln -s nowhere", "a link to nothing"},
+                 {"python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])'",
+                  "is a socket, not a regular file"}};
+    const char *root = fixture_make("n", "native", "fl2va", 0), *saved = fixture_path("saved");
+    for (int i = 0; i < N_FILES; i++) {
+        const char *file = fixture_path("n/FL2VA/%s", weight_files[i]);
+        fixture_copy(file, saved);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            bool single = strstr(file, "-of-") == NULL, link = strstr(kinds[k].make, "nowhere") != NULL;
+            EXPECT_EQ(fixture_run("rm -rf %s; %s %s", file, kinds[k].make, file), 0);
+            fixture_refuses(root, file, single && link ? "cannot open: No such file" : kinds[k].what);
+        }
+        fixture_run("rm -rf %s", file);
+        fixture_copy(saved, file);
+    }
+    const char *index = fixture_path("n/FL2VA/transformer/model.safetensors.index.json");
+    fixture_run("rm %s; mkfifo %s", index, index);
+    fixture_refuses(root, index, "is a FIFO, not a regular file");
+    fixture_run("rm %s; ln -s nowhere %s", index, index);
+    fixture_refuses(root, index, "cannot open: No such file");
+    const char *tree = fixture_make("d", "diffusers", "fl2va", 0);
+    index = fixture_path("d/modular_model_index.json"); /* optional, but not when something stands there */
+    fixture_run("rm -f %s; mkfifo %s", index, index);
+    fixture_refuses(tree, index, "is a FIFO, not a regular file");
+    fixture_run("rm %s; ln -s nowhere %s", index, index);
+    fixture_refuses(tree, index, "cannot open: No such file");
+}
+
 TEST(fault_missing_config_files, 20000) {
     static const char *const files[] = {"model_index.json",
                                         "transformer/config.json",
