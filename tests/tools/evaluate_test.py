@@ -6,7 +6,8 @@
  3. Black and noise score near chance.
  4. A clip that went through a video file, or lies in a folder of PNG frames and a WAV, measures as it does
     in memory.
- 5. A prompt in other words is measured by what it names; one that names nothing, and a file that cannot be
+ 5. Roles of references are counted right (`judge.py`).
+ 6. A prompt in other words is measured by what it names; one that names nothing, and a file that cannot be
     read, end in one line.
 
 Clips are rendered by `world.py` with NumPy; needs python3-numpy and ffmpeg. Prints "N passed, N failed, N
@@ -33,6 +34,7 @@ except ImportError:
 
 import evaluate  # noqa: E402
 import grammar  # noqa: E402
+import judge  # noqa: E402
 import world  # noqa: E402
 
 FRAMES = 107
@@ -305,9 +307,29 @@ def test_split() -> None:
         check(len(np.unique(getattr(train, name)[:, 0])) == count, f"split: training misses a {name}")
 
 
+def test_roles() -> None:
+    """Exchanged pictures ask for exchanged looks; the truth fills its roles, the exchanged truth none."""
+    straight, crossed = (judge.asked(3, 3, "ref2va", swap) for swap in (False, True))
+    check(len(straight) == len(crossed) == 3, "roles: the number of requests asked for")
+    clips, wrong = [], []
+    for request in crossed:
+        check([r.kind for r in request.references] == ["image", "image"], "roles: a swap without two pictures")
+        other = judge.swapped(request)
+        check(other.prompt == request.prompt, "roles: a swap changes the words")
+        for which, out in ((request, clips), (other, wrong)):
+            tracks = world.Tracks(world.Backend(), which.scene, FRAMES)
+            out.append(judge.judge(request, world.paint(tracks), world.synthesise(tracks)[0]))
+    right = judge.roles(clips)
+    full = {"identity_from_picture": 1.0, "roles_of_two_pictures": 1.0}
+    check(right == full, f"roles: the truth gives {right}")
+    lost = judge.roles(wrong)
+    check(lost["roles_of_two_pictures"] == 0.0, f"roles: exchanged looks give {lost}")
+
+
 def main() -> int:
     """Runs all tests."""
     test_grammar()
+    test_roles()
     test_split()
     test_truth()
     test_one_changed()

@@ -6,7 +6,8 @@
  3. `fast_audio.activation` equals the reference's alias-free activation, values and gradients.
  4. Native files read back what was written, bit for bit.
  5. `muon.Muon` takes the steps of torch.optim.Muon.
- 6. A training that is stopped and resumed has the same state as one that is not.
+ 6. Losses and gradients by CUDA graphs are those without (where there is a GPU).
+ 7. A training that is stopped and resumed has the same state as one that is not.
 
 Needs PyTorch, diffusers and safetensors; skips loudly without. Prints "N passed, N failed, N skipped".
 """
@@ -14,6 +15,7 @@ Needs PyTorch, diffusers and safetensors; skips loudly without. Prints "N passed
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import sys
 import tempfile
@@ -36,12 +38,13 @@ except ImportError as missing:
 import audio_vae  # noqa: E402
 import fast_audio  # noqa: E402
 import flow  # noqa: E402
+import graphs  # noqa: E402
 import muon  # noqa: E402
 import native  # noqa: E402
 import packing  # noqa: E402
 import trainer  # noqa: E402
 
-results = {"passed": 0, "failed": 0}
+results = {"passed": 0, "failed": 0, "skipped": 0}
 
 
 def check(condition: bool, message: str) -> None:
@@ -184,6 +187,37 @@ def test_muon() -> None:
     check(set(fast.state[mine[0]]) == set(slow.state[theirs[0]]), "muon: names of state")
 
 
+def test_graphs() -> None:
+    """Losses and gradients by graphs against those without, two layouts taking turns, weights changing."""
+    if not torch.cuda.is_available():
+        print("skip test_graphs: no GPU")
+        results["skipped"] += 1
+        return
+    model = shaken(flow.build(1)).cuda()
+    made = graphs.Graphs(model)
+    layouts = [packing.build([1] * n, c, 22, 4, 6) for n, c in ((5, []), (9, [("first",), ("audio", 7)]))]
+    rows = [flow.Rows(layout, "cuda") for layout in layouts]
+    for turn in range(4):
+        layout, r = layouts[turn % 2], rows[turn % 2]
+        inputs = [
+            torch.randn(2, len(v), n) for v, n in ((layout.video, 64), (layout.audio, 16), (layout.text, 128))
+        ]
+        inputs.append(torch.rand(2, 4))
+        inputs.append(torch.randn(2, len(layout.video) - layout.video_conditions, 64))
+        inputs.append(torch.randn(2, len(layout.audio) - layout.audio_conditions, 16))
+        inputs = [x.cuda() for x in inputs]
+        function = functools.partial(flow.losses, model, r, flow._block)
+        want = function(*inputs)
+        slopes = torch.autograd.grad(sum(want), list(model.parameters()))
+        got = made(turn % 2, function, inputs)
+        for a, b in zip([*got, *(p.grad for p in model.parameters())], [*want, *slopes]):
+            error = float((a - b).detach().norm() / b.detach().norm().clamp_min(1e-6))
+            check(error < 2e-2, f"graphs, turn {turn}: relative difference {error}")
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(0.99)
+
+
 def test_audio_pieces() -> None:
     """A step's data depends on seed and step alone."""
     a, b, c = (audio_vae.pieces(7, step, 2, 8, "cpu") for step in (5, 5, 6))
@@ -193,9 +227,18 @@ def test_audio_pieces() -> None:
 def main() -> int:
     """Runs all tests."""
     torch.set_num_threads(2)
-    for test in (test_forward, test_packing, test_activation, test_files, test_resume, test_muon, test_audio_pieces):
+    for test in (
+        test_forward,
+        test_packing,
+        test_activation,
+        test_files,
+        test_resume,
+        test_muon,
+        test_graphs,
+        test_audio_pieces,
+    ):
         test()
-    print(f"{results['passed']} passed, {results['failed']} failed, 0 skipped")
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**results))
     return 1 if results["failed"] else 0
 
 

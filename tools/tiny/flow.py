@@ -5,13 +5,14 @@ One model a partition: `--partition fl2va` learns t2va and fl2va, `--partition r
 start from the other's weights, `--init`). The VAEs and the text encoder are frozen; clips are rendered and
 encoded before the first step (`pool.py`).
 
-    u ~ U(0, 1), one a clip;  sigma = s u / (1 + (s - 1) u), s = 12 for video and 3 for audio;  t = 1 - sigma
+    u = 1 - (1 - q)^LATE, q ~ U(0, 1), one a clip
+    sigma = s u / (1 + (s - 1) u), s = 12 for video and 3 for audio;  t = 1 - sigma
     x_t = t x_0 + (1 - t) noise;  the model predicts x_0 - noise;  loss = mean square (video) + mean square
     (audio)
 
-so training sees exactly the pairs (t_video, t_audio) that sampling visits. Condition rows are mixed with
-noise at 0.999 (visual) or clean (sound), at their own timesteps. All clips of a step share one layout (task,
-conditions, text length) and differ in u.
+so training sees exactly the pairs (t_video, t_audio) that sampling visits, those where looks and motions are
+decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (visual) or clean (sound), at their own
+timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u.
 
 `forward` below is the reference module's forward for a batch with a timestep per clip; `tests/tools` holds
 the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encoded clips (`pool.py`), files
@@ -54,6 +55,7 @@ CONFIG = dict(
     rope_freq_dim=8,
 )
 SHIFTS = (12.0, 3.0)
+LATE = 1.5
 
 
 def build(seed: int) -> torch.nn.Module:
@@ -196,6 +198,7 @@ def forward(
         v, a = (h.index_select(1, index).float() for index in (rows.video, rows.audio))
         return model.proj_out(v), model.audio_proj_out(a)
 
+
 # ---- training ----------------------------------------------------------------------------------------
 
 
@@ -226,9 +229,9 @@ class Batch:
         x = pool.video[bucket.scene[pick]].float()
         a = pool.audio[pool.sound_of[bucket.request[pick]]].float()
         self.states = bucket.states[pick].float()
-        # One u in each of `batch` equal parts of (0, 1): the loss varies less.
-        u = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
-        self.times = times_of(u / n)
+        # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
+        q = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
+        self.times = times_of(1 - (1 - q / n) ** LATE)
         self.video, self.video_target = self._mix(x, self.times[:, 0, None, None])
         self.audio, self.audio_target = self._mix(a, self.times[:, 1, None, None])
         if bucket.video is not None:
@@ -263,7 +266,9 @@ def losses(
 
 def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     """step -> (loss, figures)."""
-    sizes = np.array([len(b.scene) for b in pool.buckets], float)
+    # A request without keyframes or references tells least and has most to learn: drawn twice as often.
+    weights = [1.0 if b.layout.video_conditions else 2.0 for b in pool.buckets]
+    sizes = np.array([w * len(b.scene) for w, b in zip(weights, pool.buckets)])
     chance = sizes / sizes.sum()
     block = torch.compile(_block, dynamic=True) if args.compile else _block
     rows: dict[int, Rows] = {}
@@ -312,9 +317,7 @@ def main() -> None:
     parser.add_argument(
         "--prepare-minutes", type=float, default=6.0, help="encode videos for so long at most (default 6)"
     )
-    parser.add_argument(
-        "--wordings", type=int, default=2, help="prompts for every clip and task (default 2)"
-    )
+    parser.add_argument("--wordings", type=int, default=2, help="prompts for every clip and task (default 2)")
     parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
     parser.add_argument("--graphs", action="store_true", help="launch steps as CUDA graphs, one for a layout")
     parser.add_argument(
@@ -327,7 +330,9 @@ def main() -> None:
     parser.add_argument(
         "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
     )
-    parser.add_argument("--init", type=pathlib.Path, help="start from the weights of this transformer/ folder")
+    parser.add_argument(
+        "--init", type=pathlib.Path, help="start from the weights of this transformer/ folder"
+    )
     parser.add_argument(
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )

@@ -22,7 +22,6 @@ import wave
 import numpy as np
 import torch
 
-import evaluate
 import flow
 import native
 import packing
@@ -30,7 +29,7 @@ import tasks
 import text
 import world
 from frozen import GRID, Frozen
-from judge import judge, swapped
+from judge import asked, judge, table
 
 
 class Model:
@@ -92,9 +91,7 @@ def batches(model: Model, requests: list[tasks.Request], size: int):
             entry = (start + j, states[j, : len(p.ids)], c.rows(sound=False), c.rows(sound=True))
             groups.setdefault((tuple(p.tags), tuple(c.kinds)), []).append(entry)
     for (tags, kinds), entries in groups.items():
-        rows = flow.Rows(
-            packing.build(list(tags), list(kinds), tasks.FRAMES, GRID, GRID), model.device
-        )
+        rows = flow.Rows(packing.build(list(tags), list(kinds), tasks.FRAMES, GRID, GRID), model.device)
         for i in range(0, len(entries), size):
             numbers, *values = zip(*entries[i : i + size])
             yield numbers, rows, *(torch.stack(v).float() if v[0] is not None else None for v in values)
@@ -156,15 +153,11 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="keep the clips there")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     args = parser.parse_args()
-    requests = tasks.make(
-        [args.seed, 4242], args.count * (4 if args.swap else 1), args.task, split=args.split
-    )
-    if args.swap:
-        requests = [r for r in map(swapped, requests) if r is not None][: args.count]
+    requests = asked(args.seed, args.count, args.task, args.swap, args.split)
     model = Model(args.root, "Ref2VA" if args.task == "ref2va" else "FL2VA", args.device)
     clips = run(model, requests, args)
-    summary = evaluate.summarise(clips)
-    print(evaluate.table(summary))
+    summary, lines = table(clips)
+    print(lines)
     if args.json:
         args.json.write_text(json.dumps({"summary": summary, "clips": clips}, indent=1) + "\n")
 

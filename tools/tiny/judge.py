@@ -1,4 +1,4 @@
-"""What a request of the toy world must show, and the evaluator's figures of a clip made for it. NumPy only.
+"""The requests of a table, what they must show, and the evaluator's figures of the clips made for them. NumPy only.
 
 The swap figure of ref2va exchanges the two pictures of a request and asks for the exchanged looks. NOT here:
 requests (`tasks.py`), the measures themselves (`evaluate.py`).
@@ -39,6 +39,14 @@ def swapped(request: tasks.Request) -> tasks.Request | None:
     return tasks.Request("ref2va", request.prompt, scene, (), request.references[::-1])
 
 
+def asked(seed: int, count: int, task: str, swap: bool = False, split: str = "test") -> list[tasks.Request]:
+    """The requests of a table; those of a smaller one are not its first ones."""
+    if not swap:
+        return tasks.make([seed, 4242], count, task, split=split)
+    scenes = world.sample_scenes(count, [seed, 4243], pair_share=1.0, split=split)
+    return [swapped(r) for r in tasks.ask(scenes, [seed, 4243, 77], task)]
+
+
 def keyframe(request: tasks.Request, at: str) -> np.ndarray:
     """The picture [H, W, 3] uint8 of a keyframe, "first" or "last"."""
     tracks = world.Tracks(world.Backend(), request.scene, tasks.FRAMES)
@@ -48,6 +56,45 @@ def keyframe(request: tasks.Request, at: str) -> np.ndarray:
 def judge(request: tasks.Request, frames: np.ndarray, sound: np.ndarray) -> dict:
     """All figures of a clip. frames [F, H, W, 3] uint8, sound [2, samples]."""
     pictures = {at: keyframe(request, at) for at in request.keyframes}
-    figures = evaluate.measure(frames, sound, wanted(request), **pictures)
+    want = wanted(request)
+    figures = evaluate.measure(frames, sound, want, **pictures)
     kinds = [r.kind for r in request.references]
-    return {"prompt": request.prompt, "conditions": [*request.keyframes, *kinds], **figures}
+    return {"prompt": request.prompt, "conditions": [*request.keyframes, *kinds], "wanted": want, **figures}
+
+
+# What a reference decides -> the reference, and the figures of an object that must be right.
+ROLES = {
+    "identity_from_picture": ("image", ("colour", "shape")),
+    "timbre_from_sound": ("audio", ("timbre",)),
+    "motion_from_video": ("video", ("motion",)),
+}
+
+
+def _moves_apart(clip: dict) -> bool:
+    """Whether a clip of two pictures tells by motion which of them is which."""
+    first, second = (thing["motion"] for thing in clip["wanted"]["objects"])
+    return clip["conditions"].count("image") == 2 and first != second
+
+
+def roles(clips: list[dict]) -> dict[str, float]:
+    """Share of objects that are as their reference says, by role. `roles_of_two_pictures` counts clips, of those
+    whose objects move differently: each must have its picture's looks and its own motion."""
+    clips = [c for c in clips if c.get("conditions")]
+    out: dict[str, float] = {}
+    for name, (kind, keys) in ROLES.items():
+        objects = [o for c in clips if kind in c["conditions"] for o in c["objects"]]
+        if objects:
+            out[name] = round(float(np.mean([all(o[k] for k in keys) for o in objects])), 4)
+    pairs = [c for c in clips if len(c["objects"]) == 2 and _moves_apart(c)]
+    if pairs:
+        keys = ("colour", "shape", "motion")
+        right = [c["count"] and all(o[k] for o in c["objects"] for k in keys) for c in pairs]
+        out["roles_of_two_pictures"] = round(float(np.mean(right)), 4)
+    return out
+
+
+def table(clips: list[dict]) -> tuple[dict, str]:
+    """Summary of clips, and that for people."""
+    summary, found = evaluate.summarise(clips), roles(clips)
+    lines = [f"  {name:26s} {100 * value:6.1f} %" for name, value in found.items()]
+    return summary | found, "\n".join([evaluate.table(summary), *lines])

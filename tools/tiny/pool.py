@@ -59,9 +59,7 @@ class Progress:
             print(f"{self.what}: {done} of {self.total}, {now - self.began:.0f} s", flush=True)
 
 
-def encode_videos(
-    models: Frozen, clips: int, seed: int, minutes: float
-) -> tuple[world.Scenes, torch.Tensor]:
+def encode_videos(models: Frozen, clips: int, seed: int, minutes: float) -> tuple[world.Scenes, torch.Tensor]:
     """Scenes and their target rows [N, 2048, 64] bf16; fewer than `clips` when the minutes are over."""
     scenes = world.sample_scenes(clips, [seed, 31])
     torch.manual_seed(seed)
@@ -115,7 +113,11 @@ def embed_prompts(
         for wording in range(wordings)
         for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task)
     ]
-    batcher, step, progress = text.Batcher(models.encoder, models.device), 64, Progress("prompts", len(requests))
+    batcher, step, progress = (
+        text.Batcher(models.encoder, models.device),
+        64,
+        Progress("prompts", len(requests)),
+    )
     found: dict[tuple, Bucket] = {}
     for i in range(0, len(requests), step):
         part = requests[i : i + step]
@@ -127,7 +129,10 @@ def embed_prompts(
             if key not in found:
                 found[key] = Bucket(packing.build(shown.tags, conditions.kinds, tasks.FRAMES, GRID, GRID))
             found[key].add(
-                (i + j) % len(scenes), i + j, states[j, : len(shown.ids)].clone(), conditions.rows(sound=False)
+                (i + j) % len(scenes),
+                i + j,
+                states[j, : len(shown.ids)].clone(),
+                conditions.rows(sound=False),
             )
         progress(i + step)
     for bucket in found.values():
@@ -185,7 +190,11 @@ def prepare(args, stage: str) -> tuple[world.Scenes, torch.Tensor] | tuple[list,
         cache and cache / f"{args.partition}.pt",
         args.device,
         lambda: embed_prompts(
-            Frozen(args.model, args.device, ("video", "text")), scenes, args.partition, args.seed, args.wordings
+            Frozen(args.model, args.device, ("video", "text")),
+            scenes,
+            args.partition,
+            args.seed,
+            args.wordings,
         ),
     )
 

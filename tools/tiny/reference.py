@@ -36,7 +36,6 @@ sys.path.insert(0, str(HERE.parent / "oracle"))
 import convert  # noqa: E402
 import overrides  # noqa: E402
 
-import evaluate  # noqa: E402
 import judge  # noqa: E402
 import tasks  # noqa: E402
 import world  # noqa: E402
@@ -157,8 +156,7 @@ def save(folder: pathlib.Path, prompt: str, given: dict, frames: np.ndarray, sou
 
 def choose(args: argparse.Namespace) -> list[tasks.Request]:
     """The requests, the same as `generate.py` makes of the same options."""
-    made = tasks.make([args.seed, 4242], args.count * (4 if args.swap else 1), args.task, split="test")
-    return [r for r in map(judge.swapped, made) if r is not None][: args.count] if args.swap else made
+    return judge.asked(args.seed, args.count, args.task, args.swap)
 
 
 def resume(args: argparse.Namespace) -> tuple[dict, dict[int, dict]]:
@@ -171,17 +169,17 @@ def resume(args: argparse.Namespace) -> tuple[dict, dict[int, dict]]:
     return identity, {c["number"]: c for c in found["clips"]} if found.get("run") == identity else {}
 
 
-def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> dict:
-    """Summary of the clips so far; also written to --json."""
+def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> str:
+    """Table of the clips so far; all figures also written to --json."""
     ordered = [clips[i] for i in sorted(clips)]
-    summary = evaluate.summarise(ordered)
+    summary, lines = judge.table(ordered)
     if path:
         path.write_text(json.dumps({"summary": summary, "clips": ordered, "run": identity}, indent=1) + "\n")
-    return summary
+    return lines
 
 
-def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> dict:
-    """All clips, measured by the pool while the next one is made; the summary."""
+def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> str:
+    """All clips, measured by the pool while the next one is made; the table."""
     identity, clips = resume(args)
     requests, manifest, waiting = choose(args), [], {}
     pipeline, began, made = Pipeline(args.tree, args.task, args.device, args.threads), time.monotonic(), 0
@@ -239,7 +237,7 @@ def main() -> None:
         convert.ensure(str(args.root), str(args.tree), args.converter)
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(args.workers, mp_context=context) as pool:
-            print(evaluate.table(make(args, pool)))
+            print(make(args, pool))
 
 
 if __name__ == "__main__":

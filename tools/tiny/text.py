@@ -159,7 +159,8 @@ def stills(scenes: world.Scenes, length: int, frame: int, device: str) -> torch.
     if device.startswith("cuda"):
         return world.render(world.Tracks(world.Backend(device), scenes, length), frame, 1)
     painted = [
-        world.paint(world.Tracks(world.Backend(), scenes.take([i]), length), frame, 1) for i in range(len(scenes))
+        world.paint(world.Tracks(world.Backend(), scenes.take([i]), length), frame, 1)
+        for i in range(len(scenes))
     ]
     return torch.from_numpy(np.stack(painted)).float() / 255
 
@@ -464,7 +465,9 @@ def main() -> None:
     )
     parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
     parser.add_argument("--pictures", action="store_true", help="first stage: the vision tower alone")
-    parser.add_argument("--init", type=pathlib.Path, help="start from the weights of this text_encoder/ folder")
+    parser.add_argument(
+        "--init", type=pathlib.Path, help="start from the weights of this text_encoder/ folder"
+    )
     args = parser.parse_args()
     encoder = Encoder(args.tokenizer, args.seed).to(args.device)
     if args.init:
