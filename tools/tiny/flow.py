@@ -314,9 +314,6 @@ def main() -> None:
         "--model", type=pathlib.Path, help="folder with the shipped VAEs, text encoder and tokenizer"
     )
     parser.add_argument("--clips", type=int, default=8192, help="clips to encode (default 8192)")
-    parser.add_argument(
-        "--prepare-minutes", type=float, default=6.0, help="encode videos for so long at most (default 6)"
-    )
     parser.add_argument("--wordings", type=int, default=2, help="prompts for every clip and task (default 2)")
     parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
     parser.add_argument("--graphs", action="store_true", help="launch steps as CUDA graphs, one for a layout")
@@ -340,6 +337,8 @@ def main() -> None:
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
+    elif args.graphs:
+        parser.error("--graphs needs a GPU")
     if args.prepare:
         prepare(args, args.prepare)
         return

@@ -6,8 +6,8 @@ Everything frozen is computed before training, in three stages that need differe
     prompts   text states and condition pictures of every request     text encoder, video VAE
     sounds    target rows and sound references                        audio VAE
 
-The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead
-(`flow.py --prepare`) and by other processes; the third takes seconds. Clips of one layout (tags and conditions)
+The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead, side by
+side, by other processes (`flow.py --prepare`); the third takes seconds. Clips of one layout (tags and conditions)
 form a `Bucket`; a training step draws from one bucket. NOT here: the networks (`frozen.py`), training
 (`flow.py`).
 """
@@ -59,21 +59,21 @@ class Progress:
             print(f"{self.what}: {done} of {self.total}, {now - self.began:.0f} s", flush=True)
 
 
-def encode_videos(models: Frozen, clips: int, seed: int, minutes: float) -> tuple[world.Scenes, torch.Tensor]:
-    """Scenes and their target rows [N, 2048, 64] bf16; fewer than `clips` when the minutes are over."""
-    scenes = world.sample_scenes(clips, [seed, 31])
+def scenes_of(args) -> world.Scenes:
+    """The scenes of a training."""
+    return world.sample_scenes(args.clips, [args.seed, 31])
+
+
+def encode_videos(models: Frozen, scenes: world.Scenes, seed: int) -> torch.Tensor:
+    """Target rows [N, 2048, 64] bf16 of scenes."""
     torch.manual_seed(seed)
-    out, step, progress = [], 8, Progress("videos", clips)
-    for i in range(0, clips, step):
+    out, step, progress = [], 8, Progress("videos", len(scenes))
+    for i in range(0, len(scenes), step):
         tracks = world.Tracks(world.Backend(models.device), scenes.take(slice(i, i + step)), tasks.FRAMES)
         rows = frozen.patchify(models.encode_video(world.render(tracks), None))
         out.append(rows.to(torch.bfloat16))
         progress(i + step)
-        if time.monotonic() - progress.began > minutes * 60:
-            print(f"videos: time is over, kept {i + step}", flush=True)
-            break
-    video = torch.cat(out)
-    return scenes.take(slice(0, len(video))), video
+    return torch.cat(out)
 
 
 class Bucket:
@@ -174,35 +174,27 @@ class Pool:
         return rows.reshape(len(requests), -1, rows.shape[-1])
 
 
-def prepare(args, stage: str) -> tuple[world.Scenes, torch.Tensor] | tuple[list, list[Bucket]]:
-    """The value of a stage, from its file if it is there."""
-    cache: pathlib.Path | None = args.cache
+def prepare(args, stage: str):
+    """The value of a stage, from its file if it is there: the rows of "videos", requests and buckets of
+    "prompts"."""
     if stage == "videos":
-        return kept(
-            cache and cache / "videos.pt",
-            args.device,
-            lambda: encode_videos(
-                Frozen(args.model, args.device, ("video",)), args.clips, args.seed, args.prepare_minutes
-            ),
-        )
-    scenes = prepare(args, "videos")[0]
-    return kept(
-        cache and cache / f"{args.partition}.pt",
-        args.device,
-        lambda: embed_prompts(
-            Frozen(args.model, args.device, ("video", "text")),
-            scenes,
-            args.partition,
-            args.seed,
-            args.wordings,
-        ),
-    )
+        name, parts = f"videos-{args.clips}", ("video",)
+    else:
+        name, parts = f"{args.partition}-{args.clips}x{args.wordings}", ("video", "text")
+
+    def make():
+        models, scenes = Frozen(args.model, args.device, parts), scenes_of(args)
+        if stage == "videos":
+            return encode_videos(models, scenes, args.seed)
+        return embed_prompts(models, scenes, args.partition, args.seed, args.wordings)
+
+    return kept(args.cache and args.cache / f"{name}.pt", args.device, make)
 
 
 def load(args) -> Pool:
     """All stages."""
-    scenes, video = prepare(args, "videos")
+    video = prepare(args, "videos")
     requests, buckets = prepare(args, "prompts")
     pool = Pool(video, buckets)
-    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes)
+    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes_of(args))
     return pool

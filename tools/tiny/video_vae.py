@@ -40,7 +40,7 @@ CONFIG = dict(
 )
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WINDOW = 22
-EDGE = 0.15  # weight of the borders between patches in the second stage
+EDGE = 0.5  # weight of the borders between patches in the second stage
 SEAM = 0.5  # weight of the seam's loss in the second stage
 RESOLVE = 0.07  # standard deviation of the tolerated error, in normalised pixels (about 36 dB)
 
