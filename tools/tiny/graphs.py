@@ -21,7 +21,7 @@ class Graphs:
     def __init__(self, module: torch.nn.Module) -> None:
         self.params = list(module.parameters())
         self.grads = [torch.zeros_like(p) for p in self.params]
-        self.pool = torch.cuda.graph_pool_handle()
+        self.pool, self.side = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
         self.known: dict[Hashable, tuple] = {}
         gc.collect()
         gc.freeze()  # each capture collects garbage; what is there by now is none
@@ -47,13 +47,12 @@ class Graphs:
             torch._foreach_copy_(self.grads, grads)
             return [o.detach() for o in outputs]
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
             for _ in range(WARM_UP):
                 once()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self.side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.side):
             outputs = once()
         return graph, slots, outputs
