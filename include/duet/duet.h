@@ -116,8 +116,8 @@ void duet_request_defaults(duet_request *request, size_t struct_bytes);
 duet_status duet_request_check(const duet_request *request, duet_error *err);
 
 /* That the files of the request can be used: every output can be written and would replace nothing (unless
- * `overwrite`), init_noise can be read. Touches the file system: probes the folder with a file of its own,
- * which it removes. */
+ * `overwrite`) and is being written by no other run, init_noise can be read. Touches the file system: probes the
+ * folder with a file of its own, which it removes. */
 duet_status duet_output_check(const duet_request *request, duet_error *err);
 
 /* ---- what was resolved (nothing is changed silently) ------------------------------------------------- */

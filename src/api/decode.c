@@ -61,10 +61,13 @@ duet_status duet_decode_latents(duet_engine *engine, const duet_decode_request *
     duet_run_result run_result = {0};
     duet_latents latents = {0};
     char prompt_sha256[65] = "";
+    duet__reserved names = {0};
     duet__sinks sinks = {.cancel = &engine->cancel, .overwrite = d->overwrite};
     duet__events events = {.fn = on_event, .ctx = ctx, .num_outputs = 1};
     duet_status st;
     TRY(st, done, duet_decode_check(d, err));
+    TRY(st, done, duet__reserve(d->output, 1, d->dump_dir, &names, err));
+    TRY(st, done, duet__check_decode_output(d, err)); /* a run may have ended between the checks and this */
     TRY(st, done, duet__hash_model(engine, err));
     TRY(st, done,
         duet_latents_read(d->latents, duet_model_config_get(engine->model), &engine->hashes, &latents, err));
@@ -76,8 +79,10 @@ duet_status duet_decode_latents(duet_engine *engine, const duet_decode_request *
     memcpy(result->model_hash, latents.hash_model, sizeof result->model_hash);
     strncpy(result->device_kind, duet_device_kind(engine->device), sizeof result->device_kind - 1);
     st = redecode(engine, d, &latents, &sinks, &events, &run_result, err);
+    duet__release(&names);
     duet__result_finish(engine, &run_result, started, result);
 done:
+    duet__release(&names);
     if (st == DUET_E_CANCELLED) engine->cancel = 0;
     duet_latents_free(&latents);
     duet_run_result_free(&run_result);

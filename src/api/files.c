@@ -23,14 +23,24 @@ static duet_status refuse(const char *param, const char *path, duet_error *err, 
     return duet_refuse(err, param, "invalid_value", path, NULL, "%s", rule);
 }
 
-static bool is_empty_folder(const char *path) {
+/* The hold of a run is no content, nor is what a killed run that still holds it had half written.
+ * except: an entry that does not count either, or NULL. */
+static bool is_empty_folder(const char *path, const char *except) {
     DIR *d = opendir(path);
     if (!d) return false;
-    int entries = 0;
-    for (struct dirent *e; (e = readdir(d)) && entries == 0;)
-        entries += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    bool held = false, leftovers = false, others = false;
+    for (struct dirent *e; (e = readdir(d)) && !others;) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || (except && !strcmp(e->d_name, except)))
+            continue;
+        if (duet__is_hold(e->d_name))
+            held = true;
+        else if (duet__is_leftover("", e->d_name))
+            leftovers = true;
+        else
+            others = true;
+    }
     closedir(d);
-    return entries == 0;
+    return !others && (held || !leftovers);
 }
 
 int64_t duet__bytes_on_disk(const char *path) {
@@ -104,17 +114,19 @@ static bool look_up(const char *path, struct stat *st) {
 static duet_status check_existing(const char *output, duet_error *err) {
     struct stat st;
     bool folder = duet_output_is_folder(output);
-    if (look_up(output, &st) && !(folder && is_empty_folder(output)))
-        return refuse("output", output, err, "exists; give another name, or overwrite");
-    if (folder) return DUET_OK;
+    bool exists = look_up(output, &st) && !(folder && is_empty_folder(output, NULL));
     char *latents = duet_latents_name(output);
     if (!latents) return duet_fail(err, DUET_E_MEMORY, "out of memory");
-    duet_status status = DUET_OK;
-    if (look_up(latents, &st))
-        status = refuse("output", output, err,
-                        "latents of an earlier run stand beside it; decode or remove them, or overwrite");
+    bool latents_stand = look_up(latents, &st);
     duet_free(latents);
-    return status;
+    if (latents_stand && (folder || !exists))
+        return duet__refuse_taken(
+            "output", output, err,
+            folder ? "holds latents of an earlier run; decode or remove them, or overwrite"
+                   : "latents of an earlier run stand beside it; decode or remove them, or "
+                     "overwrite");
+    if (!exists) return DUET_OK;
+    return duet__refuse_taken("output", output, err, "exists; give another name, or overwrite");
 }
 
 /* What overwrite may replace: a file by a file, a folder by a folder (a link counts as what it points to).
@@ -165,6 +177,31 @@ static duet_status probe_longest_name(const char *output, duet_error *err) {
     return DUET_OK;
 }
 
+/* That what a run names is nobody's: asked before work, and again once the names are held. */
+static duet_status check_names(const duet_request *r, bool held, duet_error *err) {
+    int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
+    bool folder = duet_output_is_folder(r->output);
+    duet_status st = n > 1 && folder && !held ? duet__check_free("output", r->output, true, err) : DUET_OK;
+    for (int32_t k = 0; k < n && st == DUET_OK; k++) {
+        char *name = duet_output_name(r->output, k, n);
+        if (!name) return duet_fail(err, DUET_E_MEMORY, "out of memory");
+        if (!held) st = duet__check_free("output", name, folder, err);
+        if (st == DUET_OK) st = duet__check_output(name, r->overwrite, err);
+        if (st == DUET_OK && !held) st = probe_longest_name(name, err);
+        duet_free(name);
+    }
+    return st;
+}
+
+duet_status duet__reserve_request(const duet_request *r, duet__reserved *out, duet_error *err) {
+    int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
+    duet_status st = duet__reserve(r->output, n, r->dump_dir, out, err);
+    if (st == DUET_OK) st = check_names(r, true, err); /* a run may have ended between the checks and this */
+    if (st == DUET_OK && r->dump_dir) st = duet__check_dump(r->dump_dir, r->overwrite, err);
+    if (st != DUET_OK) duet__release(out);
+    return st;
+}
+
 duet_status duet__check_space(const char *output, int64_t bytes, duet_error *err) {
     char parent[PATH_MAX];
     struct statvfs fs;
@@ -183,7 +220,7 @@ duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
     if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
         return duet_refuse(err, "dump", "invalid_value", dir, NULL, "is %s, not a folder",
                            duet_file_kind(st.st_mode));
-    if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir))
+    if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir, NULL))
         return refuse("dump", dir, err, "is a folder that holds something; give another one, or overwrite");
     snprintf(parent, sizeof parent, "%s", dir);
     climb_to_existing(parent, sizeof parent);
@@ -207,16 +244,10 @@ duet_status duet_output_check(const duet_request *r, duet_error *err) {
     if (st != DUET_OK) return st;
     if (!r->output)
         return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
-    int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
-    for (int32_t k = 0; k < n && st == DUET_OK; k++) {
-        char *name = duet_output_name(r->output, k, n);
-        st = name ? duet__check_output(name, r->overwrite, err)
-                  : duet_fail(err, DUET_E_MEMORY, "out of memory");
-        if (st == DUET_OK) st = probe_longest_name(name, err);
-        duet_free(name);
-    }
+    st = check_names(r, false, err);
     if (st == DUET_OK) st = duet__check_writable(r->output, err);
     if (st == DUET_OK && r->init_noise) st = check_readable("init_noise", r->init_noise, err);
+    if (st == DUET_OK && r->dump_dir) st = duet__check_free("dump", r->dump_dir, true, err);
     if (st == DUET_OK && r->dump_dir) st = duet__check_dump(r->dump_dir, r->overwrite, err);
     return st;
 }
@@ -226,9 +257,27 @@ void duet_decode_request_defaults(duet_decode_request *request, size_t struct_by
     if (struct_bytes >= sizeof request->struct_bytes) request->struct_bytes = struct_bytes;
 }
 
-/* Latents beside the output are what a decode is for, so only the output itself must not exist. */
-duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
+/* Latents beside the output, or in it where it is a folder, are what a decode is for: only the clip must not exist. */
+duet_status duet__check_decode_output(const duet_decode_request *d, duet_error *err) {
     struct stat st;
+    bool folder = duet_output_is_folder(d->output);
+    char *beside = duet_latents_name(d->output);
+    if (!beside) return duet_fail(err, DUET_E_MEMORY, "out of memory");
+    const char *except = same_file(beside, d->latents) ? "latents.safetensors" : NULL;
+    duet_free(beside);
+    if (!folder && same_file(d->output, d->latents))
+        return duet__refuse_taken("output", d->output, err, "is the latents themselves; give another name");
+    if (d->overwrite || !look_up(d->output, &st) || (folder && is_empty_folder(d->output, except)))
+        return check_kind(d->output, err);
+    return duet__refuse_taken("output", d->output, err, "exists; give another name, or overwrite");
+}
+
+duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
     duet_status status;
     if (!d || d->struct_bytes != sizeof *d)
         return duet_fail(err, DUET_E_USAGE,
@@ -238,12 +287,9 @@ duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
     if (!d->output)
         return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
     TRY(status, fail, duet_output_name_check(d->output, err));
-    bool latents_inside =
-        duet_output_is_folder(d->output) && !strncmp(d->latents, d->output, strlen(d->output));
-    if (!d->overwrite && !latents_inside && look_up(d->output, &st) &&
-        !(duet_output_is_folder(d->output) && is_empty_folder(d->output)))
-        return refuse("output", d->output, err, "exists; give another name, or overwrite");
-    TRY(status, fail, check_kind(d->output, err));
+    TRY(status, fail, duet__check_free("output", d->output, duet_output_is_folder(d->output), err));
+    if (d->dump_dir) TRY(status, fail, duet__check_free("dump", d->dump_dir, true, err));
+    TRY(status, fail, duet__check_decode_output(d, err));
     TRY(status, fail, duet__check_writable(d->output, err));
     TRY(status, fail, check_readable("latents", d->latents, err));
     if (d->dump_dir) TRY(status, fail, duet__check_dump(d->dump_dir, d->overwrite, err));

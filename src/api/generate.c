@@ -1,6 +1,6 @@
 /* generate.c - duet_generate: check, resolve, run, report.
  *
- *     request_check -> output_check -> resolve -> hash -> RESOLVED event -> duet_run -> result
+ *     request_check -> output_check -> resolve -> reserve -> hash -> RESOLVED event -> duet_run -> release -> result
  *
  * Nothing of the order of stages is here (engine.c), and nothing of what they do. */
 #include "api_int.h"
@@ -109,7 +109,7 @@ static int64_t latents_bytes(const duet_engine *engine, const duet__resolution *
 }
 
 static duet_status prepare(duet_engine *engine, const duet_request *r, duet__resolution *all,
-                           duet_error *err) {
+                           duet__reserved *names, duet_error *err) {
     duet_status st;
     TRY(st, fail, duet_request_check(r, err));
     if (!r->prompt)
@@ -117,6 +117,7 @@ static duet_status prepare(duet_engine *engine, const duet_request *r, duet__res
     TRY(st, fail, duet_output_check(r, err));
     TRY(st, fail, duet__resolve_all(engine, r, all, err));
     TRY(st, fail, duet__check_space(r->output, latents_bytes(engine, all), err));
+    TRY(st, fail, duet__reserve_request(r, names, err));
     TRY(st, fail, duet__hash_model(engine, err));
 fail:
     return st;
@@ -131,7 +132,8 @@ duet_status duet_generate(duet_engine *engine, const duet_request *r, duet_event
     duet_run_result run_result = {0};
     duet__resolution *all = duet_calloc(1, sizeof *all, DUET_MEM_ENGINE);
     if (!all) return duet_fail(err, DUET_E_MEMORY, "generate: out of memory");
-    duet_status st = prepare(engine, r, all, err);
+    duet__reserved names = {0};
+    duet_status st = prepare(engine, r, all, &names, err);
     if (st == DUET_OK) {
         duet__events events = {.fn = on_event, .ctx = ctx, .num_outputs = all->resolved.num_outputs};
         result->num_outputs = all->resolved.num_outputs;
@@ -141,8 +143,10 @@ duet_status duet_generate(duet_engine *engine, const duet_request *r, duet_event
         strncpy(result->device_kind, duet_device_kind(engine->device), sizeof result->device_kind - 1);
         report_resolved(&events, result);
         st = run(engine, r, all, &events, &run_result, err);
+        duet__release(&names); /* what is counted below is the clip alone */
         duet__result_finish(engine, &run_result, started, result);
     }
+    duet__release(&names);
     if (st == DUET_E_CANCELLED) engine->cancel = 0;
     duet_run_result_free(&run_result);
     duet_free(all->ids);

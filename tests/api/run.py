@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import kit  # noqa: E402
 
-MODULES = ["surface", "refusals", "plans", "order", "clips", "determinism", "latents", "faults", "signals_", "terminal"]
+MODULES = ["surface", "refusals", "plans", "order", "clips", "determinism", "latents", "names", "faults", "signals_", "terminal"]
 
 
 def run_one(function):
