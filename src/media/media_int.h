@@ -28,6 +28,11 @@ duet__media_sink *duet__folder_sink_new(void);
 duet_status duet__av_fail(duet_error *err, int av_error, const char *what, const char *path);
 duet_status duet__sound_keep(duet__media_sink *sink, const float *planar, int64_t n_samples, duet_error *err);
 
+/* A muxer for the file `path`, whose `url` is what avio_open takes. FFmpeg reads names as addresses ("12:30.mp4" has the
+ * protocol "12", "http:a.mp4" asks the network), also when it opens the file a second time: the url says that it is a
+ * file. Returns an FFmpeg error number. */
+int duet__mux_new(const char *path, const char *format, AVFormatContext **mux);
+
 /* DUET_E_CANCELLED once the caller asked to stop. */
 duet_status duet__media_poll(const duet__media_sink *sink, duet_error *err);
 

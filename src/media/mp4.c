@@ -120,7 +120,7 @@ static duet_status add_stream(mp4_sink *s, AVCodecContext *c, AVStream **out, du
 }
 
 static duet_status open_mux(mp4_sink *s, duet_error *err) {
-    int rc = avformat_alloc_output_context2(&s->mux, NULL, "mp4", s->temp_path);
+    int rc = duet__mux_new(s->temp_path, "mp4", &s->mux);
     if (rc < 0) return fail(s, err, rc, "MP4 writer");
     s->mux->flags |= AVFMT_FLAG_BITEXACT; /* no creation time, no library version */
     s->mux->metadata = s->common.tags;
@@ -129,7 +129,7 @@ static duet_status open_mux(mp4_sink *s, duet_error *err) {
     if (st == DUET_OK) st = add_stream(s, s->audio, &s->audio_stream, err);
     if (st != DUET_OK) return st;
     s->video_stream->avg_frame_rate = s->video->framerate;
-    rc = avio_open(&s->mux->pb, s->temp_path, AVIO_FLAG_WRITE);
+    rc = avio_open(&s->mux->pb, s->mux->url, AVIO_FLAG_WRITE);
     if (rc < 0) return fail(s, err, rc, "cannot write");
     AVDictionary *options = NULL;
     av_dict_set(&options, "movflags", "+faststart+use_metadata_tags", 0);

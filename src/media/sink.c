@@ -2,6 +2,7 @@
 #include "media/media_int.h"
 
 #include <errno.h>
+#include <libavutil/avstring.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -28,6 +29,13 @@ duet_status duet__av_fail(duet_error *err, int av_error, const char *what, const
     av_strerror(av_error, text, sizeof text);
     duet_status status = av_error == AVERROR(ENOMEM) ? DUET_E_MEMORY : DUET_E_IO;
     return duet_fail(err, status, "%s: %s: %s", path, what, disk_full(av_error) ? "the disk is full" : text);
+}
+
+int duet__mux_new(const char *path, const char *format, AVFormatContext **mux) {
+    char *url = av_asprintf("file:%s", path);
+    int rc = url ? avformat_alloc_output_context2(mux, NULL, format, url) : AVERROR(ENOMEM);
+    av_free(url);
+    return rc;
 }
 
 duet_status duet__media_poll(const duet__media_sink *sink, duet_error *err) {

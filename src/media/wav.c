@@ -34,7 +34,7 @@ static int write_samples(AVFormatContext *mux, const float *planar, int64_t n_sa
 duet_status duet__wav_write(const char *path, const float *planar, int64_t n_samples, int sample_rate,
                             duet_error *err) {
     AVFormatContext *mux = NULL;
-    int rc = avformat_alloc_output_context2(&mux, NULL, "wav", path);
+    int rc = duet__mux_new(path, "wav", &mux);
     AVStream *stream = rc >= 0 ? avformat_new_stream(mux, NULL) : NULL;
     if (rc >= 0 && !stream) rc = AVERROR(ENOMEM);
     if (rc >= 0) {
@@ -49,7 +49,7 @@ duet_status duet__wav_write(const char *path, const float *planar, int64_t n_sam
         par->bit_rate = (int64_t)sample_rate * 32;
         av_channel_layout_default(&par->ch_layout, 2);
         stream->time_base = (AVRational){1, sample_rate};
-        rc = avio_open(&mux->pb, path, AVIO_FLAG_WRITE);
+        rc = avio_open(&mux->pb, mux->url, AVIO_FLAG_WRITE);
     }
     if (rc >= 0) rc = avformat_write_header(mux, NULL);
     if (rc >= 0) rc = write_samples(mux, planar, n_samples);
