@@ -12,6 +12,7 @@ static duet_status prepare(const opt_set *set, duet_decode_request *d, duet_engi
     TRY(st, fail, need_option(set, OPT_latents, err));
     TRY(st, fail, need_option(set, OPT_model, err));
     TRY(st, fail, need_option(set, OPT_output, err));
+    TRY(st, fail, check_json_name(set, OPT_output, err));
     d->latents = set->value[OPT_latents].text;
     d->output = set->value[OPT_output].text;
     d->overwrite = is_on(set, OPT_overwrite);

@@ -11,6 +11,7 @@ static duet_status prepare(const opt_set *set, duet_request *request, char **pro
     duet_status st;
     TRY(st, fail, need_option(set, OPT_model, err));
     TRY(st, fail, need_option(set, OPT_output, err));
+    TRY(st, fail, check_json_name(set, OPT_output, err));
     TRY(st, fail, request_from_options(set, request, prompt_file, err));
     TRY(st, fail, duet_request_check(request, err));
     TRY(st, fail, duet_output_check(request, err));

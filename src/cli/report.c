@@ -48,6 +48,21 @@ json_t *path_json(const char *text) {
     return s;
 }
 
+duet_status check_json_name(const opt_set *set, opt_id id, duet_error *err) {
+    const char *name = set->value[id].text;
+    json_t *s = is_on(set, OPT_json) ? json_string(name) : json_null();
+    bool whole = s != NULL;
+    json_decref(s);
+    if (whole) return DUET_OK;
+    char nearest[96];
+    bool fits = snprintf(nearest, sizeof nearest, "%s", name) < (int)sizeof nearest;
+    for (char *p = nearest; *p; p++) {
+        if ((unsigned char)*p >= 0x80) *p = '_';
+    }
+    return duet_refuse(err, "output", "invalid_value", name, fits ? nearest : NULL,
+                       "must be UTF-8 with json, which can name no other file");
+}
+
 static json_t *kept_latents(const duet_result *result) {
     for (int32_t k = 0; result && k < result->num_outputs; k++) {
         if (!result->output[k].finished && result->output[k].latents_path)

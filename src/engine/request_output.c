@@ -87,10 +87,27 @@ char *duet_latents_name(const char *output) {
     return name;
 }
 
+/* A result is a line on standard output: a name must not end it, nor speak to a terminal. */
+static duet_status refuse_controls(const char *output, duet_error *err) {
+    char nearest[96];
+    bool whole = snprintf(nearest, sizeof nearest, "%s", output) < (int)sizeof nearest;
+    for (unsigned char *p = (unsigned char *)nearest; *p; p++)
+        if (*p < 0x20 || *p == 0x7f) *p = '_';
+    return duet_refuse(err, "output", "invalid_value", output, whole ? nearest : NULL,
+                       "must not hold control characters (a line break, a tab, an escape)");
+}
+
+static bool has_controls(const char *text) {
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p == 0x7f) return true;
+    return false;
+}
+
 /* The suggestion is the name with its ending replaced by .mp4. */
 duet_status duet_output_name_check(const char *output, duet_error *err) {
     const char *base = strrchr(output, '/');
     base = base ? base + 1 : output;
+    if (has_controls(output)) return refuse_controls(output, err);
     if (duet_output_is_folder(output) || (ends_with(output, ".mp4") && strlen(base) > 4)) return DUET_OK;
     char nearest[96];
     const char *dot = strrchr(base, '.');

@@ -18,12 +18,12 @@ static void settle(duet__run *r, int32_t output) {
     if (events && events->finished) events->finished(events->ctx, output, o->path);
 }
 
-/* After a failure: latents that another run of the same name removed are written again; where its own stand now,
+/* After a failure: latents that somebody removed, perhaps with their folder, are written again; where its own stand now,
  * nothing of ours is kept, and nothing is said to be. */
 static void keep_after_failure(duet__run *r, int32_t output) {
     duet_run_output *o = &r->result->output[output];
     if (!o->latents_path || duet__file_at(o->latents_path) == r->latents_file[output]) return;
-    if (duet__file_at(o->latents_path) == 0 &&
+    if (duet__file_at(o->latents_path) == 0 && duet__make_folders(o->latents_path, NULL) == DUET_OK &&
         duet_latents_write(&r->latents[output], o->latents_path, NULL) == DUET_OK)
         return;
     duet_free(o->latents_path);

@@ -99,8 +99,9 @@ static duet_status rows_to_latents(duet__run *r, int32_t output, duet_error *err
     return DUET_OK;
 }
 
-/* The folder of a folder output must exist before its latents can stand in it. */
-static duet_status make_output_folder(const char *path, duet_error *err) {
+/* An output that is a folder may not exist yet; any other may have been removed during hours of work, and a finished
+ * denoise is worth making it again. */
+duet_status duet__make_folders(const char *path, duet_error *err) {
     char *copy = duet_strdup(path);
     if (!copy) return duet_fail(err, DUET_E_MEMORY, "denoise: out of memory");
     duet_status st = DUET_OK;
@@ -116,11 +117,10 @@ static duet_status make_output_folder(const char *path, duet_error *err) {
 
 static duet_status keep_latents(duet__run *r, int32_t output, duet_error *err) {
     duet_run_output *o = &r->result->output[output];
-    duet_status st = duet_output_is_folder(o->path) ? make_output_folder(o->path, err) : DUET_OK;
-    if (st != DUET_OK) return st;
     char *path = duet_latents_name(o->path);
     if (!path) return duet_fail(err, DUET_E_MEMORY, "denoise: out of memory");
-    st = duet_latents_write(&r->latents[output], path, err);
+    duet_status st = duet__make_folders(path, err);
+    if (st == DUET_OK) st = duet_latents_write(&r->latents[output], path, err);
     if (st == DUET_OK) {
         o->latents_path = path;
         r->latents_file[output] = duet__file_at(path);

@@ -37,6 +37,8 @@ duet_status duet__run_deliver(duet__run *r, duet_error *err); /* -> clips; books
 duet_status duet__run_draw_noise(duet__run *r, int32_t output,
                                  duet_error *err); /* -> r->video_noise, r->audio_noise */
 void duet__run_close_denoiser(duet__run *r);       /* idempotent */
-ino_t duet__file_at(const char *path);             /* 0 when there is none */
+/* Every folder on the way to `path` that is not there. */
+duet_status duet__make_folders(const char *path, duet_error *err);
+ino_t duet__file_at(const char *path); /* 0 when there is none */
 
 #endif

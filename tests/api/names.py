@@ -1,6 +1,7 @@
 """Who may write under a name: two runs at once, runs that were killed, and names that mean the same place."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -176,3 +177,49 @@ def decode_never_replaces_what_it_reads_or_what_stands_there(tmp):
             name.unlink()
     expect(duet("decode", tmp / "out" / "latents.safetensors", "--model", model(), "--output", f"{tmp}/out/"), 0)
     equal((tmp / "out" / "frame_00000.png").read_bytes(), frame, "the first frame, decoded again")
+
+
+@test
+def names_are_names_and_not_addresses(tmp):
+    """FFmpeg would take what stands before a colon for a protocol: found out after the denoise, or on the network."""
+    plain = tmp / "plain.mp4"
+    expect(make(model(), plain), 0)
+    for name in ("12:30.mp4", "http:a.mp4", "file:a.mp4", "pipe:1.mp4", "concat:a|b.mp4", "a%05d.mp4", "-a.mp4", "a?b#c.mp4"):
+        run = expect(duet("generate", *quick(model()), "--prompt", "a lamp", f"--output={name}", cwd=tmp), 0)
+        equal(run.out, f"{name}\n", "standard output")
+        equal((tmp / name).read_bytes(), plain.read_bytes(), f"the clip named {name}")
+        (tmp / name).unlink()
+    expect(duet("generate", *quick(model()), "--prompt", "a lamp", "--output", "out:1/", cwd=tmp), 0)
+    equal(len(files_under(tmp / "out:1")), 23, "frames and a sound")
+    equal([f for f in files_under(tmp) if "/" not in f], ["out:1", "plain.mp4"], "files")
+
+
+@test
+def a_name_that_would_break_the_output_is_refused(tmp):
+    for name, near in [("new\nline.mp4", "new_line.mp4"), ("tab\there/", "tab_here/"), ("esc\033[31m.mp4", "esc_[31m.mp4"),
+                       ("del\177.mp4", "del_.mp4")]:
+        equal(nearest(refused(make(model(), f"{tmp}/{name}", "--json"), "output", "invalid_value")), f"{tmp}/{near}", "nearest")
+    latin = os.fsencode(tmp) + b"/caf\xe9.mp4"
+    equal(nearest(refused(make(model(), latin, "--json"), "output", "invalid_value")), f"{tmp}/caf_.mp4", "nearest")
+    equal(files_under(tmp), [], "files")
+    expect(make(model(), latin), 0)
+    check(os.path.exists(latin), "a name in Latin-1 was not written as it is")
+    equal(expect(make(model(), tmp / "café.mp4", "--json"), 0).json()["outputs"][0]["path"], f"{tmp}/café.mp4", "path")
+
+
+@test
+def a_folder_that_goes_away_is_made_again(tmp):
+    """The denoise is finished: what it made is written where it was asked for, whatever became of the folder."""
+    for output in ("deep/er/clip.mp4", "deep/er/out/"):
+        (tmp / "deep" / "er").mkdir(parents=True)
+        process = subprocess.Popen(
+            [str(w) for w in (kit.BINARY, "generate", *quick(model()), "--num-inference-steps", 40, "--prompt", "a lamp",
+                              "--output", f"{tmp}/{output}")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_for(process, "denoise")
+        shutil.rmtree(tmp / "deep")
+        code, _, err = finish(process)
+        equal(code, 0, f"exit code: {err}")
+        check((tmp / output).exists(), f"files: {files_under(tmp)}")
+        check(not any(".duet-run" in f or "latents" in f for f in files_under(tmp)), f"left behind: {files_under(tmp)}")
+        shutil.rmtree(tmp / "deep")

@@ -538,8 +538,8 @@ TEST(request_words, 2000) {
 }
 
 TEST(request_output_names, 2000) {
-    static const char *const bad[] = {"clip.avi", "clip",          "",         ".mp4",
-                                      "dir/.mp4", "clip.mp4.part", "clip.MP4", "a.mov"};
+    static const char *const bad[] = {"clip.avi", "a\nb.mp4", "a\x1b[0m.mp4",  "tab\t/",   "clip", "",
+                                      ".mp4",     "dir/.mp4", "clip.mp4.part", "clip.MP4", "a.mov"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         duet_request r = plain_request();
         r.output = bad[i];
