@@ -29,6 +29,8 @@ int report_failure(duet_status status, const duet_error *err, phase when, bool j
                    const duet_result *result);
 /* Text that may hold bytes that are not UTF-8 (a path): shown with '?', never dropped. NULL gives null. */
 json_t *path_json(const char *text);
+/* A name that results will hold, as it is, when JSON is asked for: JSON holds UTF-8 alone. */
+duet_status check_json_name(const opt_set *set, opt_id id, duet_error *err);
 void print_json(json_t *object);    /* takes the reference; one object, indented, newline */
 json_t *parse_own_json(char *text); /* of the library's own JSON; frees text; null when it is NULL */
 const char *bytes_text(int64_t bytes, char *buf, size_t buf_bytes);    /* "1.2 GiB" */
@@ -73,5 +75,9 @@ void signals_watch(void);
 void signals_target(duet_engine *engine); /* NULL: none */
 bool signals_seen(void);
 const volatile int *signals_flag(void); /* non-zero once a signal came */
+
+/* ---- cut_files.c ---- */
+/* From now on a mapped file that shrinks while it is read is named, and ends the process with EXIT_MODEL. */
+void cut_files_watch(bool json);
 
 #endif

@@ -22,6 +22,7 @@ static int run_command(const command *cmd, int n, char *const *words) {
     static opt_set set; /* some KB, once */
     duet_error err = {0};
     int code = EXIT_DONE;
+    cut_files_watch(opt_wants_json(n, words));
     duet_status st = opt_parse(cmd, n, words, &set, &err);
     if (st != DUET_OK) {
         code = report_failure(st, &err, PHASE_REQUEST, opt_wants_json(n, words), NULL);

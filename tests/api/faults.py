@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 from kit import Skip, check, duet, equal, expect, files_under, model, quick, refused, test
+from signals_ import finish, start, wait_for
 
 
 def make(path, output, *more):
@@ -119,3 +120,24 @@ def a_decoder_that_is_not_finite_keeps_the_latents(tmp):
         check(f"error: {stage}: " in run.err and "not finite" in run.err, f"stage or reason missing: {run}")
         equal([f for f in files_under(tmp) if f.startswith(clip.name)], [f"{clip.name}.latents.safetensors"], "files")
         check(last_line(run).endswith(f"{clip.name}.latents.safetensors"), f"the last line does not name the latents: {run}")
+
+
+@test
+def a_weight_file_that_is_cut_while_it_is_used_is_named(tmp):
+    copy = tmp / "model"
+    shutil.copytree(model(), copy)
+    shards = sorted((copy / "FL2VA" / "transformer").glob("*.safetensors"))
+    process = start(copy, tmp / "clip.mp4", "--json")
+    wait_for(process, "denoise")
+    for shard in shards:
+        os.truncate(shard, 0)
+    code, out, err = finish(process)
+    equal(code, 3, f"exit code: {err}")
+    line = err.rstrip("\n").splitlines()[-1]
+    check(line.startswith("error: ") and any(f"{s}: was cut" in line for s in shards), f"the file is not named: {err}")
+    error = json.loads(out)["error"]
+    equal((error["type"], error["code"]), ("server_error", "model_invalid"), "type and code")
+    check("was cut" in error["message"], f"message: {error}")
+    check(not (tmp / "clip.mp4").exists(), "a clip was written")
+    expect(make(model(), tmp / "clip.mp4"), 0)
+    equal([f for f in files_under(tmp) if not f.startswith("model")], ["clip.mp4"], "files after the next run of the name")
