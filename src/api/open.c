@@ -86,7 +86,7 @@ void duet_engine_close(duet_engine **engine) {
 }
 
 void duet_cancel(duet_engine *engine) {
-    if (engine) engine->cancel = 1;
+    if (engine) __atomic_store_n(&engine->cancel, 1, __ATOMIC_RELAXED); /* workers of the pool watch it */
 }
 
 duet_status duet__hash_model(duet_engine *e, duet_error *err) {

@@ -26,7 +26,9 @@ void duet_stream_watch(duet_stream *stream, const volatile int *cancel) {
 }
 
 duet_status duet_stream_poll(const duet_stream *stream, duet_error *err) {
-    return stream->cancel && *stream->cancel ? duet_fail(err, DUET_E_CANCELLED, "cancelled") : DUET_OK;
+    return stream->cancel && __atomic_load_n(stream->cancel, __ATOMIC_RELAXED)
+               ? duet_fail(err, DUET_E_CANCELLED, "cancelled")
+               : DUET_OK;
 }
 
 void duet_copy_in(duet_stream *stream, void *device_dst, const void *host_src, int64_t bytes) {

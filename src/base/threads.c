@@ -43,7 +43,8 @@ struct duet_pool {
 /* Whether no more tasks may begin. */
 static bool stopped(duet_pool *p) {
     if (!p->watched) return false;
-    if (*p->watched) atomic_store_explicit(&p->skipped, true, memory_order_relaxed);
+    if (__atomic_load_n(p->watched, __ATOMIC_RELAXED))
+        atomic_store_explicit(&p->skipped, true, memory_order_relaxed);
     return atomic_load_explicit(&p->skipped, memory_order_relaxed);
 }
 

@@ -248,7 +248,7 @@ static duet_status run_all(runner *r, const duet_denoise_run *run, duet_error *e
     for (int i = 0; i < SIDES; i++)
         duet_copy_out(stream, out[i], target_rows(&d->side[i]), target_values(&d->side[i]) * FLOAT_BYTES);
     TRY(st, fail, duet_stream_sync(stream, err));
-    TRY(st, fail, duet_progress_step(r->progress, DUET_STAGE_DENOISE, evaluations, evaluations, err));
+    duet_progress_tell(r->progress, DUET_STAGE_DENOISE, evaluations, evaluations);
     return DUET_OK;
 fail:
     duet_stream_sync(stream, NULL); /* the caller may free what it gave */

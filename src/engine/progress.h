@@ -15,11 +15,15 @@ typedef struct duet_progress {
     const volatile int *cancel;
 } duet_progress;
 
+/* Tells only: where a stage is finished, a stop must not throw away what it made. */
+static inline void duet_progress_tell(const duet_progress *p, duet_stage stage, int64_t done, int64_t total) {
+    if (p && p->report) p->report(p->ctx, stage, done, total);
+}
+
 static inline duet_status duet_progress_step(const duet_progress *p, duet_stage stage, int64_t done,
                                              int64_t total, duet_error *err) {
-    if (!p) return DUET_OK;
-    if (p->report) p->report(p->ctx, stage, done, total);
-    if (p->cancel && *p->cancel) return duet_fail(err, DUET_E_CANCELLED, "cancelled");
+    duet_progress_tell(p, stage, done, total);
+    if (p && p->cancel && *p->cancel) return duet_fail(err, DUET_E_CANCELLED, "cancelled");
     return DUET_OK;
 }
 

@@ -291,6 +291,19 @@ static duet_status put_in_place(mp4_sink *s, duet_error *err) {
     return fail(s, err, AVERROR(errno), "cannot rename into place");
 }
 
+/* The name itself must last before the latents may go. A file system that cannot do this has done what it could. */
+static void flush_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *dir = slash == path ? duet_strdup("/")
+                              : duet_strndup(slash ? path : ".", slash ? (size_t)(slash - path) : 1);
+    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    duet_free(dir);
+}
+
 static duet_status finish(mp4_sink *s, duet_error *err) {
     duet_status st;
     if (s->common.frames_done != s->common.format.frames || !s->common.sound)
@@ -307,6 +320,7 @@ static duet_status finish(mp4_sink *s, duet_error *err) {
     int fd = open(s->temp_path, O_RDONLY);
     if (fd < 0 || fsync(fd) != 0 || close(fd) != 0) return fail(s, err, AVERROR(errno), "cannot write");
     TRY(st, done, put_in_place(s, err));
+    flush_folder(s->common.path);
     duet_free(s->temp_path);
     s->temp_path = NULL;
 done:

@@ -263,6 +263,18 @@ TEST(progress_counts_evaluations_and_cancel_stops_between_them, 20000) {
     dit_result_free(&r);
 }
 
+/* Promise P4: a stop that comes when the last evaluation is done does not throw the latents away. */
+TEST(cancel_after_the_last_evaluation_keeps_the_latents, 20000) {
+    watcher w = {.cancel_at = 3};
+    duet_progress progress = {.report = watch, .ctx = &w, .cancel = &w.cancel};
+    dit_case c = small_case(make_model(0, "native"), "cpu");
+    c.progress = &progress;
+    dit_result r = run_ok(&c);
+    EXPECT_EQ(w.seen, 3);
+    EXPECT_EQ(w.cancel, 1);
+    dit_result_free(&r);
+}
+
 /* A tap that cancels when it is offered a tensor of the middle of an evaluation. */
 static volatile int stop;
 static bool stop_inside(duet_tap *tap, const char *name) {

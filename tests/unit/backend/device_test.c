@@ -176,7 +176,7 @@ TEST(stream_leaves_out_work_once_cancelled, 5000) {
         duet_copy_out(stream, got, x, sizeof got);
         EXPECT_OK(duet_stream_sync(stream, &err), err);
         EXPECT_OK(duet_stream_poll(stream, &err), err);
-        cancel = 1;
+        __atomic_store_n(&cancel, 1, __ATOMIC_RELAXED);
         duet_silu(stream, &(duet_silu_args){.x = x, .y = x, .n = 4});
         EXPECT_EQ(duet_stream_sync(stream, &err), DUET_E_CANCELLED);
         EXPECT_EQ(duet_stream_poll(stream, NULL), DUET_E_CANCELLED);

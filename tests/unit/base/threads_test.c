@@ -32,7 +32,7 @@ static volatile int stop;
 
 static void stop_at_the_fourth(void *arg, int64_t task, int thread) {
     count_hit(arg, task, thread);
-    if (task == 3) stop = 1;
+    if (task == 3) __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 }
 
 static int total_hits(void) {

@@ -20,7 +20,8 @@ typedef struct stopper {
 
 static bool stopper_wants(duet_tap *self, const char *name) {
     stopper *s = (stopper *)self;
-    if (s->at && !strcmp(name, s->at)) s->reached_at = true, s->cancel = 1;
+    if (s->at && !strcmp(name, s->at))
+        s->reached_at = true, __atomic_store_n(&s->cancel, 1, __ATOMIC_RELAXED);
     if (s->never && !strcmp(name, s->never)) s->reached_never = true;
     return false;
 }
