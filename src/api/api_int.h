@@ -28,14 +28,9 @@ duet_status duet__resolve_all(duet_engine *engine, const duet_request *request, 
 
 duet_status duet__hash_model(duet_engine *engine, duet_error *err);
 
-/* An output name: that it replaces nothing unless overwrite, and then only its own kind. */
-duet_status duet__check_output(const char *output, bool overwrite, duet_error *err);
-duet_status duet__check_decode_output(const duet_decode_request *request, duet_error *err);
 duet_status duet__check_writable(const char *output, duet_error *err);
 /* That the disk of an output has room for `bytes` of latents; DUET_E_IO. True at that moment only. */
 duet_status duet__check_space(const char *output, int64_t bytes, duet_error *err);
-/* A dump folder: absent or empty unless overwrite. */
-duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err);
 int64_t duet__bytes_on_disk(
     const char *path); /* of a file, or of the files in a folder; 0 when there is none */
 
@@ -45,7 +40,7 @@ int64_t duet__bytes_on_disk(
 duet_status duet__check_free(const char *param, const char *name, bool folder, duet_error *err);
 /* A refusal of a name that is in use, with the nearest free one. */
 duet_status duet__refuse_taken(const char *param, const char *name, duet_error *err, const char *rule);
-/* Entries of a folder: the hold itself; what a killed run had not finished writing (base: "clip.mp4", or "" where the
+/* Entries of a folder: a hold, of the folder or of a clip in it; what a killed run had not finished writing (base: "clip.mp4", or "" where the
  * folder is the output). */
 bool duet__is_hold(const char *entry);
 bool duet__is_leftover(const char *base, const char *entry);
@@ -59,7 +54,12 @@ typedef struct duet__reserved {
 /* Hold every name of a run; what a killed run of a name left half-written is removed. On failure nothing is held. */
 duet_status duet__reserve(const char *output, int32_t n_outputs, const char *dump_dir, duet__reserved *out,
                           duet_error *err);
-/* The same for a request, and that nothing came to stand under its names since duet_output_check. */
+/* Whether the entry of a folder is one that was made for the names of this run. NULL-safe. */
+bool duet__made_for(const duet__reserved *reserved, int folder, const char *entry);
+/* That the output of a decode replaces nothing unless overwrite, and then only its own kind; `own` may be NULL. */
+duet_status duet__check_decode_output(const duet_decode_request *request, const duet__reserved *own,
+                                      duet_error *err);
+/* duet__reserve for a request, and that nothing came to stand under its names since duet_output_check. */
 duet_status duet__reserve_request(const duet_request *request, duet__reserved *out, duet_error *err);
 void duet__release(duet__reserved *reserved); /* idempotent on a zeroed struct */
 

@@ -67,7 +67,8 @@ duet_status duet_decode_latents(duet_engine *engine, const duet_decode_request *
     duet_status st;
     TRY(st, done, duet_decode_check(d, err));
     TRY(st, done, duet__reserve(d->output, 1, d->dump_dir, &names, err));
-    TRY(st, done, duet__check_decode_output(d, err)); /* a run may have ended between the checks and this */
+    TRY(st, done,
+        duet__check_decode_output(d, &names, err)); /* a run may have ended between the checks and this */
     TRY(st, done, duet__hash_model(engine, err));
     TRY(st, done,
         duet_latents_read(d->latents, duet_model_config_get(engine->model), &engine->hashes, &latents, err));

@@ -24,8 +24,9 @@ static duet_status refuse(const char *param, const char *path, duet_error *err, 
 }
 
 /* The hold of a run is no content, nor is what a killed run that still holds it had half written.
- * except: an entry that does not count either, or NULL. */
-static bool is_empty_folder(const char *path, const char *except) {
+ * except: an entry that does not count either, or NULL. own: folders that this run made for its names, or NULL (a dump
+ * may lie in the output, or the output in the dump). */
+static bool is_empty_folder(const char *path, const char *except, const duet__reserved *own) {
     DIR *d = opendir(path);
     if (!d) return false;
     bool held = false, leftovers = false, others = false;
@@ -36,7 +37,7 @@ static bool is_empty_folder(const char *path, const char *except) {
             held = true;
         else if (duet__is_leftover("", e->d_name))
             leftovers = true;
-        else
+        else if (!duet__made_for(own, dirfd(d), e->d_name))
             others = true;
     }
     closedir(d);
@@ -111,10 +112,10 @@ static bool look_up(const char *path, struct stat *st) {
     return lstat(name, st) == 0;
 }
 
-static duet_status check_existing(const char *output, duet_error *err) {
+static duet_status check_existing(const char *output, const duet__reserved *own, duet_error *err) {
     struct stat st;
     bool folder = duet_output_is_folder(output);
-    bool exists = look_up(output, &st) && !(folder && is_empty_folder(output, NULL));
+    bool exists = look_up(output, &st) && !(folder && is_empty_folder(output, NULL, own));
     char *latents = duet_latents_name(output);
     if (!latents) return duet_fail(err, DUET_E_MEMORY, "out of memory");
     bool latents_stand = look_up(latents, &st);
@@ -145,8 +146,9 @@ static duet_status check_kind(const char *output, duet_error *err) {
     return refuse("output", output, err, folder ? "is a file, not a folder" : "is a folder, not a file");
 }
 
-duet_status duet__check_output(const char *output, bool overwrite, duet_error *err) {
-    return overwrite ? check_kind(output, err) : check_existing(output, err);
+static duet_status check_output(const char *output, bool overwrite, const duet__reserved *own,
+                                duet_error *err) {
+    return overwrite ? check_kind(output, err) : check_existing(output, own, err);
 }
 
 duet_status duet__check_writable(const char *output, duet_error *err) {
@@ -177,8 +179,23 @@ static duet_status probe_longest_name(const char *output, duet_error *err) {
     return DUET_OK;
 }
 
+static duet_status check_dump(const char *dir, bool overwrite, const duet__reserved *own, duet_error *err) {
+    struct stat st;
+    char parent[PATH_MAX];
+    if (!*dir || strlen(dir) + 2 > sizeof parent)
+        return refuse("dump", dir, err, "is not a usable folder name");
+    if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
+        return duet_refuse(err, "dump", "invalid_value", dir, NULL, "is %s, not a folder",
+                           duet_file_kind(st.st_mode));
+    if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir, NULL, own))
+        return refuse("dump", dir, err, "is a folder that holds something; give another one, or overwrite");
+    snprintf(parent, sizeof parent, "%s", dir);
+    climb_to_existing(parent, sizeof parent);
+    return probe_folder("dump", parent, dir, err);
+}
+
 /* That what a run names is nobody's: asked before work, and again once the names are held. */
-static duet_status check_names(const duet_request *r, bool held, duet_error *err) {
+static duet_status check_names(const duet_request *r, const duet__reserved *held, duet_error *err) {
     int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
     bool folder = duet_output_is_folder(r->output);
     duet_status st = n > 1 && folder && !held ? duet__check_free("output", r->output, true, err) : DUET_OK;
@@ -186,7 +203,7 @@ static duet_status check_names(const duet_request *r, bool held, duet_error *err
         char *name = duet_output_name(r->output, k, n);
         if (!name) return duet_fail(err, DUET_E_MEMORY, "out of memory");
         if (!held) st = duet__check_free("output", name, folder, err);
-        if (st == DUET_OK) st = duet__check_output(name, r->overwrite, err);
+        if (st == DUET_OK) st = check_output(name, r->overwrite, held, err);
         if (st == DUET_OK && !held) st = probe_longest_name(name, err);
         duet_free(name);
     }
@@ -196,8 +213,8 @@ static duet_status check_names(const duet_request *r, bool held, duet_error *err
 duet_status duet__reserve_request(const duet_request *r, duet__reserved *out, duet_error *err) {
     int32_t n = r->num_outputs_per_prompt == DUET_UNSET ? 1 : (int32_t)r->num_outputs_per_prompt;
     duet_status st = duet__reserve(r->output, n, r->dump_dir, out, err);
-    if (st == DUET_OK) st = check_names(r, true, err); /* a run may have ended between the checks and this */
-    if (st == DUET_OK && r->dump_dir) st = duet__check_dump(r->dump_dir, r->overwrite, err);
+    if (st == DUET_OK) st = check_names(r, out, err); /* a run may have ended between the checks and this */
+    if (st == DUET_OK && r->dump_dir) st = check_dump(r->dump_dir, r->overwrite, out, err);
     if (st != DUET_OK) duet__release(out);
     return st;
 }
@@ -210,21 +227,6 @@ duet_status duet__check_space(const char *output, int64_t bytes, duet_error *err
     if (room >= (double)bytes) return DUET_OK;
     return duet_fail(err, DUET_E_IO, "%s: the disk has %.0f bytes free, the latents alone need %lld", output,
                      room, (long long)bytes);
-}
-
-duet_status duet__check_dump(const char *dir, bool overwrite, duet_error *err) {
-    struct stat st;
-    char parent[PATH_MAX];
-    if (!*dir || strlen(dir) + 2 > sizeof parent)
-        return refuse("dump", dir, err, "is not a usable folder name");
-    if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
-        return duet_refuse(err, "dump", "invalid_value", dir, NULL, "is %s, not a folder",
-                           duet_file_kind(st.st_mode));
-    if (!overwrite && !stat(dir, &st) && !is_empty_folder(dir, NULL))
-        return refuse("dump", dir, err, "is a folder that holds something; give another one, or overwrite");
-    snprintf(parent, sizeof parent, "%s", dir);
-    climb_to_existing(parent, sizeof parent);
-    return probe_folder("dump", parent, dir, err);
 }
 
 static duet_status check_readable(const char *param, const char *path, duet_error *err) {
@@ -244,11 +246,11 @@ duet_status duet_output_check(const duet_request *r, duet_error *err) {
     if (st != DUET_OK) return st;
     if (!r->output)
         return duet_refuse(err, "output", "missing_required_parameter", NULL, NULL, "is required");
-    st = check_names(r, false, err);
+    st = check_names(r, NULL, err);
     if (st == DUET_OK) st = duet__check_writable(r->output, err);
     if (st == DUET_OK && r->init_noise) st = check_readable("init_noise", r->init_noise, err);
     if (st == DUET_OK && r->dump_dir) st = duet__check_free("dump", r->dump_dir, true, err);
-    if (st == DUET_OK && r->dump_dir) st = duet__check_dump(r->dump_dir, r->overwrite, err);
+    if (st == DUET_OK && r->dump_dir) st = check_dump(r->dump_dir, r->overwrite, NULL, err);
     return st;
 }
 
@@ -263,7 +265,8 @@ static bool same_file(const char *a, const char *b) {
 }
 
 /* Latents beside the output, or in it where it is a folder, are what a decode is for: only the clip must not exist. */
-duet_status duet__check_decode_output(const duet_decode_request *d, duet_error *err) {
+duet_status duet__check_decode_output(const duet_decode_request *d, const duet__reserved *own,
+                                      duet_error *err) {
     struct stat st;
     bool folder = duet_output_is_folder(d->output);
     char *beside = duet_latents_name(d->output);
@@ -272,7 +275,7 @@ duet_status duet__check_decode_output(const duet_decode_request *d, duet_error *
     duet_free(beside);
     if (!folder && same_file(d->output, d->latents))
         return duet__refuse_taken("output", d->output, err, "is the latents themselves; give another name");
-    if (d->overwrite || !look_up(d->output, &st) || (folder && is_empty_folder(d->output, except)))
+    if (d->overwrite || !look_up(d->output, &st) || (folder && is_empty_folder(d->output, except, own)))
         return check_kind(d->output, err);
     return duet__refuse_taken("output", d->output, err, "exists; give another name, or overwrite");
 }
@@ -289,10 +292,10 @@ duet_status duet_decode_check(const duet_decode_request *d, duet_error *err) {
     TRY(status, fail, duet_output_name_check(d->output, err));
     TRY(status, fail, duet__check_free("output", d->output, duet_output_is_folder(d->output), err));
     if (d->dump_dir) TRY(status, fail, duet__check_free("dump", d->dump_dir, true, err));
-    TRY(status, fail, duet__check_decode_output(d, err));
+    TRY(status, fail, duet__check_decode_output(d, NULL, err));
     TRY(status, fail, duet__check_writable(d->output, err));
     TRY(status, fail, check_readable("latents", d->latents, err));
-    if (d->dump_dir) TRY(status, fail, duet__check_dump(d->dump_dir, d->overwrite, err));
+    if (d->dump_dir) TRY(status, fail, check_dump(d->dump_dir, d->overwrite, NULL, err));
 fail:
     return status;
 }

@@ -72,7 +72,8 @@ static bool is_half_written(const char *text) {
 }
 
 bool duet__is_hold(const char *entry) {
-    return strcmp(entry, HOLD_NAME) == 0;
+    size_t n = strlen(entry), end = sizeof HOLD_NAME - 1;
+    return entry[0] == '.' && n >= end && strcmp(entry + n - end, HOLD_NAME) == 0;
 }
 
 bool duet__is_leftover(const char *base, const char *entry) {
@@ -220,6 +221,15 @@ duet_status duet__reserve(const char *output, int32_t n, const char *dump_dir, d
     if (st == DUET_OK && dump_dir) st = hold(out, "dump", dump_dir, true, err);
     if (st != DUET_OK) duet__release(out);
     return st;
+}
+
+bool duet__made_for(const duet__reserved *r, int folder, const char *entry) {
+    struct stat there, made;
+    if (!r || fstatat(folder, entry, &there, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    for (int i = 0; i < r->n_made; i++)
+        if (lstat(r->made[i], &made) == 0 && made.st_ino == there.st_ino && made.st_dev == there.st_dev)
+            return true;
+    return false;
 }
 
 void duet__release(duet__reserved *r) {

@@ -223,3 +223,13 @@ def a_folder_that_goes_away_is_made_again(tmp):
         check((tmp / output).exists(), f"files: {files_under(tmp)}")
         check(not any(".duet-run" in f or "latents" in f for f in files_under(tmp)), f"left behind: {files_under(tmp)}")
         shutil.rmtree(tmp / "deep")
+
+
+@test
+def a_dump_may_lie_in_the_output_and_the_output_in_the_dump(tmp):
+    for output, dump in [("a/", "a/dump/deep"), ("b/", "b"), ("c/out/", "c"), ("d/clip.mp4", "d")]:
+        if "/" in output.rstrip("/"):
+            (tmp / dump).mkdir()
+        expect(make(model(), f"{tmp}/{output}", "--dump", tmp / dump), 0)
+        check((tmp / dump / "denoise.safetensors").exists() and (tmp / output).exists(), f"files: {files_under(tmp)}")
+    check(not any(".duet-run" in f for f in files_under(tmp)), f"left behind: {files_under(tmp)}")
