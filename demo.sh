@@ -4,7 +4,7 @@
 #   ./demo.sh ["a prompt of your own"]
 set -euo pipefail
 cd "$(dirname "$0")"
-prompt=${1:-"a large red circle bounces between the walls on a navy background"}
+prompt=${1:-"A large red circle bounces between the walls on a navy background"}
 out=out/demo.mp4 sheet=out/demo.png
 mkdir -p out
 

@@ -62,10 +62,9 @@ static bool is_part(const char *text) {
 
 /* "*.safetensors.4711.tmp" */
 static bool is_half_written(const char *text) {
-    static const char middle[] = ".safetensors.";
+    static const char middle[] = "safetensors.";
     const char *at = strstr(text, middle);
-    if (!at) at = strncmp(text, middle + 1, sizeof middle - 2) == 0 ? text - 1 : NULL;
-    if (!at) return false;
+    if (!at || (at > text && at[-1] != '.')) return false;
     at += sizeof middle - 1;
     size_t digits = strspn(at, "0123456789");
     return digits > 0 && strcmp(at + digits, ".tmp") == 0;
@@ -80,7 +79,10 @@ bool duet__is_leftover(const char *base, const char *entry) {
     size_t n = strlen(base);
     if (strncmp(entry, base, n) != 0) return false;
     entry += n;
-    return is_part(entry) || (is_half_written(entry) && (!n || !strncmp(entry, ".latents.", 9)));
+    if (is_part(entry)) return true;
+    if (!is_half_written(entry)) return false;
+    /* In a folder, latents named after a clip belong to the run of that clip, which may live. */
+    return n ? !strncmp(entry, ".latents.", 9) : !strstr(entry, ".mp4.latents.");
 }
 
 /* "clip_2.mp4" or "out_2/": the first name of that form that nothing stands under. */

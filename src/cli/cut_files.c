@@ -81,7 +81,8 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     while (atomic_flag_test_and_set(&handling)) pause(); /* another thread is ending the process */
     const char *name = info->si_code == BUS_ADRERR ? file_at((uintptr_t)info->si_addr) : NULL;
     if (!name) {
-        signal(number, SIG_DFL); /* the access is tried again, and ends the process */
+        signal(number, SIG_DFL);               /* the access is tried again, and ends the process */
+        if (info->si_code <= 0) raise(number); /* there was none: somebody sent the signal */
         atomic_flag_clear(&handling);
         return;
     }

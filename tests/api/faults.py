@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 from kit import Skip, check, duet, equal, expect, files_under, model, quick, refused, test
@@ -120,6 +121,15 @@ def a_decoder_that_is_not_finite_keeps_the_latents(tmp):
         check(f"error: {stage}: " in run.err and "not finite" in run.err, f"stage or reason missing: {run}")
         equal([f for f in files_under(tmp) if f.startswith(clip.name)], [f"{clip.name}.latents.safetensors"], "files")
         check(last_line(run).endswith(f"{clip.name}.latents.safetensors"), f"the last line does not name the latents: {run}")
+
+
+@test
+def a_bus_error_that_somebody_sent_ends_the_process(tmp):
+    process = start(model(), tmp / "clip.mp4")
+    wait_for(process, "denoise")
+    process.send_signal(signal.SIGBUS)
+    equal(finish(process)[0], -signal.SIGBUS, "exit code")
+    check(not (tmp / "clip.mp4").exists(), "a clip was written")
 
 
 @test

@@ -140,6 +140,21 @@ def names_that_only_look_like_remains_are_left_alone(tmp):
 
 
 @test
+def a_folder_does_not_take_what_a_clip_in_it_is_writing(tmp):
+    process = start(model(), f"{tmp}/out/")
+    wait_for(process, "denoise")
+    kill(process)
+    precious = tmp / "out" / "a.mp4.latents.safetensors.12.tmp"
+    precious.write_bytes(b"being written by a run of a.mp4")
+    (tmp / "out" / "latents.safetensors.13.tmp").write_bytes(b"left by the killed run")
+    refused(make(model(), f"{tmp}/out/"), "output")
+    check(precious.exists(), "the latents of another name were removed")
+    expect(make(model(), f"{tmp}/out/", "--overwrite"), 0)
+    check(precious.exists(), "the latents of another name were removed with --overwrite")
+    equal([f for f in files_under(tmp) if f.endswith(".tmp")], ["out/a.mp4.latents.safetensors.12.tmp"], "half-written files")
+
+
+@test
 def two_outputs_of_one_run_are_two_places(tmp):
     (tmp / "out" / "output_1").mkdir(parents=True)
     (tmp / "out" / "output_0").symlink_to("output_1")

@@ -16,6 +16,7 @@ skipped".
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -265,6 +266,34 @@ def test_own_words() -> None:
         check(got == named, f"{prompt!r}: measures {sorted(got)}")
         check(all(figures[k] == 1 for k in named), f"{prompt!r}: {figures}")
         check(evaluate.table(evaluate.summarise([figures])) != "", f"{prompt!r}: table")
+    two = world.sample_scenes(1, 5, pair_share=1.0, split="all")
+    tracks = world.Tracks(world.Backend(), two, FRAMES)
+    figures = evaluate.measure(world.paint(tracks), world.synthesise(tracks)[0], evaluate.expectation("on a white background"))
+    check(figures.get("background") is not None, "a prompt without objects: no background")
+
+
+def test_manifests() -> None:
+    """What is no manifest is refused with the entry named."""
+    good = {"file": "a.mp4", "prompt": "A red ball rises."}
+    bad = ("{}", "[]", "x", "[1]", '[{"file": "a.mp4"}]', '[{"file": 1, "prompt": "x"}]')
+    bad += (json.dumps([good, {**good, "references": [{"kind": "image"}]}]),)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "m.json"
+        path.write_text(json.dumps([good]))
+        check(evaluate.read_manifest(path) == [good], "manifest: a good one is refused")
+        for text in bad:
+            path.write_text(text)
+            try:
+                evaluate.read_manifest(path)
+                check(False, f"manifest: {text} is taken")
+            except ValueError:
+                check(True, "")
+    for number in (0, 2):
+        try:
+            evaluate.expectation(f"The shape in <Picture {number}> rises over navy.", [])
+            check(False, f"picture {number} is taken")
+        except ValueError:
+            check(True, "")
 
 
 def test_references(folder: pathlib.Path, scene: world.Scenes, frames: np.ndarray) -> None:
@@ -335,6 +364,7 @@ def main() -> int:
     test_one_changed()
     test_nothing()
     test_own_words()
+    test_manifests()
     if shutil.which("ffmpeg"):
         with tempfile.TemporaryDirectory() as folder:
             test_files(pathlib.Path(folder))

@@ -39,6 +39,7 @@ import grammar
 import world
 
 PIECE_CELLS = 28  # smallest piece, in cells of 4 x 4 px
+STEADY = 0.8  # share of frames that must show the same number of pieces
 WINDOW = 3200  # samples of one sound window
 PITCHES = 220.0 * 2.0 ** (np.arange(0, 12 * 1.75, 0.1) / 12)  # Hz, a tenth of a semitone apart
 AREA = {
@@ -411,7 +412,7 @@ def expectation(prompt: str, references: list[dict] | None = None) -> dict:
             if number is None:
                 continue
             files = [r["file"] for r in references or [] if r["kind"] == kind]
-            if number > len(files):
+            if not 1 <= number <= len(files):
                 raise ValueError(f"the prompt names {key} {number}, which is not given")
             path = pathlib.Path(files[number - 1])
             if key == "audio":
@@ -447,6 +448,8 @@ def match(tracks: list[Track], objects: list[dict]) -> list[Track | None]:
             + (track.motion == thing["motion"])
         )
 
+    if not objects:
+        return []
     if len(tracks) < 2 or len(objects) < 2:
         if len(tracks) == 2:
             return [max(tracks, key=lambda t: fit(t, objects[0]))]
@@ -577,6 +580,23 @@ def measure_entry(entry: dict) -> dict:
     return {"file": str(path), "prompt": entry["prompt"], **figures}
 
 
+def read_manifest(path: pathlib.Path) -> list[dict]:
+    """The entries of a manifest; ValueError names the first that is not as it should be."""
+    entries = json.loads(path.read_text())
+    if not isinstance(entries, list) or not entries:
+        raise ValueError("must be a list of at least one entry")
+    for i, entry in enumerate(entries):
+        texts = [entry.get("file"), entry.get("prompt")] if isinstance(entry, dict) else [None]
+        references = entry.get("references") or [] if isinstance(entry, dict) else []
+        for r in references if isinstance(references, list) else [None]:
+            texts += [r.get("kind"), r.get("file")] if isinstance(r, dict) else [None]
+        if not all(isinstance(t, str) for t in texts):
+            raise ValueError(
+                f'entry {i}: needs "file" and "prompt" as texts, and "kind" and "file" in each of "references"'
+            )
+    return entries
+
+
 SHARES = ("colour", "shape", "count", "background", "motion", "pitch", "timbre")
 MEDIANS = (
     "pitch_error_semitones",
@@ -626,7 +646,11 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     args = parser.parse_args()
     if args.clip.endswith(".json"):
-        entries = json.loads(pathlib.Path(args.clip).read_text())
+        try:
+            entries = read_manifest(pathlib.Path(args.clip))
+        except (ValueError, OSError) as problem:
+            print(f"evaluate: {args.clip}: {problem}", file=sys.stderr)
+            return 1
     elif args.prompt is not None:
         entries = [{"file": args.clip, "prompt": args.prompt, "first": args.first, "last": args.last}]
     else:
@@ -635,7 +659,7 @@ def main() -> int:
     for entry in entries:
         try:
             clips.append(measure_entry(entry))
-        except (ValueError, RuntimeError) as problem:
+        except (ValueError, RuntimeError, OSError) as problem:
             print(f"evaluate: {entry['file']}: {problem}", file=sys.stderr)
             return 1
     summary = summarise(clips)

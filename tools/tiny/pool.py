@@ -14,6 +14,7 @@ form a `Bucket`; a training step draws from one bucket. NOT here: the networks (
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import time
@@ -43,6 +44,17 @@ def kept(path: pathlib.Path | None, device: str, make: Callable):
         torch.save(value, path.with_suffix(".part"))
         os.replace(path.with_suffix(".part"), path)
     return value
+
+
+def fingerprint(model: pathlib.Path, parts: tuple[str, ...]) -> str:
+    """Tells the weights of some components from others."""
+    folders = {"video": ("video_vae",), "text": ("text_encoder", "tokenizer")}
+    total = hashlib.sha256()
+    for part in parts:
+        for folder in folders[part]:
+            for path in sorted(p for p in (model / folder).rglob("*") if p.is_file()):
+                total.update(path.read_bytes())
+    return total.hexdigest()[:12]
 
 
 class Progress:
@@ -113,6 +125,7 @@ def embed_prompts(
         for wording in range(wordings)
         for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task)
     ]
+    requests = tasks.loosened(requests, [seed, 43])
     batcher, step, progress = (
         text.Batcher(models.encoder, models.device),
         64,
@@ -181,6 +194,7 @@ def prepare(args, stage: str):
         name, parts = f"videos-{args.clips}", ("video",)
     else:
         name, parts = f"{args.partition}-{args.clips}x{args.wordings}", ("video", "text")
+    name += f"-{args.seed}-{fingerprint(args.model, parts)}"
 
     def make():
         models, scenes = Frozen(args.model, args.device, parts), scenes_of(args)

@@ -112,6 +112,16 @@ def ask(scenes: world.Scenes, seed, task: str) -> list[Request]:
     return out
 
 
+def loosened(requests: list[Request], seed) -> list[Request]:
+    """The requests, three in ten of them beginning with a small letter, as people write."""
+    rng = np.random.default_rng(seed)
+    small = rng.random(len(requests)) < 0.3
+    return [
+        dataclasses.replace(r, prompt=r.prompt[:1].lower() + r.prompt[1:]) if s else r
+        for r, s in zip(requests, small)
+    ]
+
+
 def make(seed, n: int, task: str, split: str = "train") -> list[Request]:
     """`n` requests of one task for scenes of their own."""
     scenes = world.sample_scenes(n, seed, split=split)

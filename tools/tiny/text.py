@@ -298,6 +298,7 @@ def step_function(encoder: Encoder, args: argparse.Namespace):
         task = kinds[step % 4]
         n = args.batch if task == "t2va" else max(1, args.batch // 4)
         requests = tasks.make(trainer.step_seed(args.seed, step, 5), n, task, split="train")
+        requests = tasks.loosened(requests, trainer.step_seed(args.seed, step, 6))
         batch = batcher(requests)
         tap, last = encoder(batch)
         end = batch["mask"].sum(1) - 1

@@ -10,8 +10,8 @@ rules:
  3. Moments are rounded to those 8 bits at every multiple of ROUND_EVERY steps whether or not the run stops
     there, and a run stops only there. So one long run and many short ones compute the same numbers (bit for
     bit on a CPU; on a GPU up to the order of its atomic sums).
- 4. The number of steps is fixed when training starts, by `--steps` or by measuring the speed for
-    `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
+ 4. The number of steps is fixed when training starts, by `--steps` or, after the first CALIBRATE steps, by
+    the speed for `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
 
 A component gives `Trainer` its modules and a function step -> (loss, figures), and may name matrices that are
 trained by Muon instead of Adam (at the same learning rate, its updates scaled to Adam's size). Curves are JSON
@@ -193,17 +193,16 @@ class Trainer:
             if key in self.packed and not self.complete():
                 for tag, value in self.packed[key].items():
                     tensors[f"{tag}/{key}"] = value.cpu().contiguous()
-        for path in self._files():
-            path.unlink()
-        part, size, count = {}, 0, 0
+        parts: list[dict[str, torch.Tensor]] = [{}]
+        size = 0
         for key, value in tensors.items():
             nbytes = value.numel() * value.element_size()
-            if part and size + nbytes > FILE_BYTES:
-                save_file(part, self.args.state / f"{self.name}.state-{count}.safetensors")
-                part, size, count = {}, 0, count + 1
-            part[key] = value
+            if parts[-1] and size + nbytes > FILE_BYTES:
+                parts.append({})
+                size = 0
+            parts[-1][key] = value
             size += nbytes
-        save_file(part, self.args.state / f"{self.name}.state-{count}.safetensors")
+        self._replace(parts)
         (self.args.state / f"{self.name}.curve.jsonl").write_text(
             "".join(json.dumps(c) + "\n" for c in self.curve)
         )
@@ -214,6 +213,16 @@ class Trainer:
             "seed": self.args.seed,
         }
         (self.args.state / f"{self.name}.json").write_text(json.dumps(meta) + "\n")
+
+    def _replace(self, parts: list[dict[str, torch.Tensor]]) -> None:
+        """New state files beside the old ones, then in their place: a kill leaves one or the other of each."""
+        names = [self.args.state / f"{self.name}.state-{i}.safetensors" for i in range(len(parts))]
+        for path, part in zip(names, parts):
+            save_file(part, path.with_suffix(".part"))
+        for path in names:
+            path.with_suffix(".part").replace(path)
+        for path in set(self._files()) - set(names):
+            path.unlink()
 
     def complete(self) -> bool:
         """True after the last step."""
