@@ -90,6 +90,10 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     parser.add_argument("more", nargs="*", help="more options of duet, after --")
     args = parser.parse_args()
+    if not 1 <= args.count <= OF:
+        parser.error(f"--count must be from 1 to {OF} (got {args.count})")
+    if not args.model.is_dir():
+        parser.error(f"--model: {args.model} is no folder")
     if not trained(args.model):
         print(f"skip held_out: no trained transformer and text encoder in {args.model}")
         print("0 passed, 0 failed, 1 skipped")
