@@ -318,7 +318,9 @@ static duet_status finish(mp4_sink *s, duet_error *err) {
     if (rc >= 0) rc = avio_closep(&s->mux->pb);
     if (rc < 0) return fail(s, err, rc, "cannot write");
     int fd = open(s->temp_path, O_RDONLY);
-    if (fd < 0 || fsync(fd) != 0 || close(fd) != 0) return fail(s, err, AVERROR(errno), "cannot write");
+    rc = fd < 0 || fsync(fd) != 0 ? AVERROR(errno) : 0;
+    if (fd >= 0 && close(fd) != 0 && rc == 0) rc = AVERROR(errno);
+    if (rc < 0) return fail(s, err, rc, "cannot write");
     TRY(st, done, put_in_place(s, err));
     flush_folder(s->common.path);
     duet_free(s->temp_path);

@@ -272,6 +272,20 @@ def test_own_words() -> None:
     check(figures.get("background") is not None, "a prompt without objects: no background")
 
 
+def test_coming_and_going() -> None:
+    """A clip without its object for a third of the time has not the right count; for a few frames it has."""
+    scene = lone(23, motion=world.STILL, size=1)
+    frames, sound = clip(scene)
+    top, bottom = world.BACKGROUND_RGB[scene.background[0]]
+    ramp = ((np.arange(world.CANVAS) + 0.5) / world.CANVAS)[:, None, None]
+    plain = np.broadcast_to(np.round(255 * (top + (bottom - top) * ramp)), frames.shape[1:]).astype(np.uint8)
+    for away, right in ((5, 1), (FRAMES // 3, 0)):
+        shown = frames.copy()
+        shown[:away] = plain
+        count = evaluate.measure(shown, sound, wanted(scene)[1])["count"]
+        check(count == right, f"{away} of {FRAMES} frames empty: count {count}")
+
+
 def test_manifests() -> None:
     """What is no manifest is refused with the entry named."""
     good = {"file": "a.mp4", "prompt": "A red ball rises."}
@@ -364,6 +378,7 @@ def main() -> int:
     test_one_changed()
     test_nothing()
     test_own_words()
+    test_coming_and_going()
     test_manifests()
     if shutil.which("ffmpeg"):
         with tempfile.TemporaryDirectory() as folder:

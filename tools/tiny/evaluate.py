@@ -553,7 +553,9 @@ def measure(
         _object_figures(thing, track, heard, None if len(objects) == 1 else k, frames.shape[2])
         for k, (thing, track) in enumerate(zip(objects, tracks))
     ]
-    out: dict = {"count": int(seen["count"] == len(objects))} if objects else {}
+    # The right number in most frames is not enough: nothing may come and go.
+    steady = seen["steady"] >= STEADY
+    out: dict = {"count": int(seen["count"] == len(objects) and steady)} if objects else {}
     if want["background"] is not None:
         out["background"] = int(seen["backdrop"] == want["background"])
     for key in sorted(set().union(*each)):

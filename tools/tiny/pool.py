@@ -20,7 +20,6 @@ import pathlib
 import time
 from typing import Callable
 
-import numpy as np
 import torch
 
 import frozen
