@@ -14,6 +14,17 @@ so training sees exactly the pairs (t_video, t_audio) that sampling visits, thos
 decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (visual) or clean (sound), at their own
 timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u.
 
+Training goes in stages, each started from the one before (`train_flow.sh`):
+
+ 1. The first 22 frames of clips (`--frames 22`), many a step: what words and references mean is learnt from the
+    number of clips, and these cost a fifth of whole ones.
+ 2. Whole clips.
+ 3. Whole clips, guided (`--guide W`). The released model makes one evaluation a step, without classifier-free guidance;
+    so guidance is trained in. One clip in ten has its text states zeroed (in all stages), and where looks are
+    decided (u > GUIDED) the video target becomes
+        x_0 - noise + W (v(prompt) - v(zeros)),    both v the model's own, held fixed,
+    whose fixed point is guidance by 1 / (1 - W).
+
 `forward` below is the reference module's forward for a batch with a timestep per clip; `tests/tools` holds
 the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encoded clips (`pool.py`), files
 (`native.py`), sampling (`generate.py`).
@@ -24,6 +35,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import math
 import pathlib
 import time
 
@@ -34,6 +46,7 @@ import torch.nn.functional as F
 import graphs
 import native
 import packing
+import tasks
 import text
 import trainer
 from pool import PARTITIONS, Pool, load, prepare
@@ -56,6 +69,8 @@ CONFIG = dict(
 )
 SHIFTS = (12.0, 3.0)
 LATE = 1.5
+UNTOLD = 0.1  # share of clips without their prompt
+GUIDED = 0.4  # guidance acts above this u
 
 
 def build(seed: int) -> torch.nn.Module:
@@ -207,6 +222,11 @@ def shifted(u: torch.Tensor, s: float) -> torch.Tensor:
     return s * u / (1 + (s - 1) * u)
 
 
+def guided_from(batch: int) -> int:
+    """The first clip of a step, in the order of u, that is guided."""
+    return math.ceil(batch * (1 - (1 - GUIDED) ** (1 / LATE)))
+
+
 def times_of(u: torch.Tensor) -> torch.Tensor:
     """[B, 4] timesteps of the four classes."""
     t_video, t_audio = (1 - shifted(u, s) for s in SHIFTS)
@@ -214,21 +234,27 @@ def times_of(u: torch.Tensor) -> torch.Tensor:
     return torch.stack([t_video, t_audio, visual, torch.ones_like(u)], -1)
 
 
-class Batch:
-    """The requests of one training step, mixed with noise: inputs, targets and times."""
+def clips_of(layout: packing.Layout, args: argparse.Namespace) -> int:
+    """Clips a step."""
+    return max(4, args.rows // len(layout.tags)) if args.rows else args.batch
 
-    def __init__(self, pool: Pool, rows: dict[int, Rows], chance: np.ndarray, args, step: int) -> None:
-        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 9))
-        number = int(rng.choice(len(pool.buckets), p=chance))
-        bucket, n = pool.buckets[number], args.batch
+
+class Batch:
+    """The requests of one training step, all of one bucket, mixed with noise: inputs, targets and times, in the
+    order of u."""
+
+    def __init__(self, pool: Pool, rows: dict[int, Rows], number: int, args, step: int) -> None:
+        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 10))
+        bucket, n = pool.buckets[number], clips_of(pool.buckets[number].layout, args)
         if number not in rows:
             rows[number] = Rows(bucket.layout, args.device)
-        self.number, self.rows = number, rows[number]
+        self.rows = rows[number]
         pick = torch.tensor(rng.integers(0, len(bucket.scene), n), device=args.device)
         self.gen, self.device = trainer.generator(args.device, args.seed, step), args.device
         x = pool.video[bucket.scene[pick]].float()
         a = pool.audio[pool.sound_of[bucket.request[pick]]].float()
-        self.states = bucket.states[pick].float()
+        told = torch.rand(n, 1, 1, generator=self.gen, device=args.device) >= UNTOLD
+        self.states = bucket.states[pick].float() * told
         # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
         q = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
         self.times = times_of(1 - (1 - q / n) ** LATE)
@@ -252,14 +278,31 @@ class Batch:
 
 
 def losses(
-    model: torch.nn.Module, rows: Rows, block, video, audio, states, times, video_target, audio_target
+    model: torch.nn.Module,
+    rows: Rows,
+    block,
+    guide: float,
+    video,
+    audio,
+    states,
+    times,
+    video_target,
+    audio_target,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean squares of both velocities' errors on the target rows."""
+    """Mean squares of both velocities' errors on the target rows; clips stand in the order of u."""
     kind = video.device.type
     # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
         v, a = forward(model, rows, video, audio, states, times, block)
-    loss_v = ((v[:, rows.layout.video_conditions :] - video_target) ** 2).mean()
+        v = v[:, rows.layout.video_conditions :]
+        if guide:
+            with torch.no_grad():
+                at = guided_from(len(video))
+                inputs = (video[at:], audio[at:], torch.zeros_like(states[at:]), times[at:])
+                untold = forward(model, rows, *inputs, block)[0][:, rows.layout.video_conditions :]
+                more = torch.cat([torch.zeros_like(v[:at]), v[at:] - untold])
+            video_target = video_target + guide * more
+    loss_v = ((v - video_target) ** 2).mean()
     loss_a = ((a[:, rows.layout.audio_conditions :] - audio_target) ** 2).mean()
     return loss_v, loss_a
 
@@ -267,18 +310,31 @@ def losses(
 def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     """step -> (loss, figures)."""
     # A request without keyframes or references tells least and has most to learn: drawn twice as often.
-    weights = [1.0 if b.layout.video_conditions else 2.0 for b in pool.buckets]
-    sizes = np.array([w * len(b.scene) for w, b in zip(weights, pool.buckets)])
-    chance = sizes / sizes.sum()
+    weights = np.array([1.0 if b.layout.video_conditions else 2.0 for b in pool.buckets])
+    have = np.array([len(b.scene) for b in pool.buckets])
+    drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])
+    few = have < drawn / 2  # would show the same clips twice and more in every step
+    chance = np.where(few & ~few.all(), 0.0, weights * have / drawn)
+    chance /= chance.sum()
     block = torch.compile(_block, dynamic=True) if args.compile else _block
     rows: dict[int, Rows] = {}
     captured = graphs.Graphs(model) if args.graphs else None
 
-    def run(step: int):
+    def both(number: int, step: int) -> list[torch.Tensor]:
         with torch.no_grad():
-            b = Batch(pool, rows, chance, args, step)
-        function = functools.partial(losses, model, b.rows, block)
-        v, a = captured(b.number, function, b.tensors()) if captured else function(*b.tensors())
+            b = Batch(pool, rows, number, args, step)
+        function = functools.partial(losses, model, b.rows, block, args.guide)
+        return captured(number, function, b.tensors()) if captured else function(*b.tensors())
+
+    if captured:  # ahead, so that all steps take alike
+        began, numbers = time.monotonic(), np.flatnonzero(chance)
+        for number in numbers:
+            both(int(number), 0)
+        print(f"{len(numbers)} layouts captured in {time.monotonic() - began:.0f} s", flush=True)
+
+    def run(step: int):
+        rng = np.random.default_rng(trainer.step_seed(args.seed, step, 9))
+        v, a = both(int(rng.choice(len(pool.buckets), p=chance)), step)
         return v + a, {"video": v.detach(), "audio": a.detach()}
 
     return run
@@ -296,7 +352,7 @@ def measure(t: trainer.Trainer, step_fn, args: argparse.Namespace) -> None:
     torch.cuda.synchronize()
     seconds = (time.monotonic() - began) / args.measure
     memory = torch.cuda.max_memory_allocated() / 2**30
-    print(f"measured: {1000 * seconds:.1f} ms a step, {args.batch / seconds:.0f} clips/s, {memory:.1f} GiB")
+    print(f"measured: {1000 * seconds:.1f} ms a step, {memory:.1f} GiB")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for t.step in range(min(10, args.measure)):
             t.update(step_fn)
@@ -314,6 +370,10 @@ def main() -> None:
         "--model", type=pathlib.Path, help="folder with the shipped VAEs, text encoder and tokenizer"
     )
     parser.add_argument("--clips", type=int, default=8192, help="clips to encode (default 8192)")
+    parser.add_argument(
+        "--frames", type=int, default=tasks.FRAMES, help=f"of a clip: 17 n + 5, at most {tasks.FRAMES} (default)"
+    )
+    parser.add_argument("--guide", type=float, default=0.0, help="guidance to train in, 0 to 0.7 (default 0)")
     parser.add_argument("--wordings", type=int, default=2, help="prompts for every clip and task (default 2)")
     parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
     parser.add_argument("--graphs", action="store_true", help="launch steps as CUDA graphs, one for a layout")
@@ -328,7 +388,15 @@ def main() -> None:
         "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
     )
     parser.add_argument(
+        "--rows", type=int, default=0, help="rows a step: as many clips as have about so many, instead of --batch"
+    )
+    parser.add_argument("--parts", type=int, default=1, help="files that each is kept in (default 1)")
+    parser.add_argument("--part", type=int, help="with --prepare: make this file only, from 0 on")
+    parser.add_argument(
         "--init", type=pathlib.Path, help="start from the weights of this transformer/ folder"
+    )
+    parser.add_argument(
+        "--after", type=pathlib.Path, help="start from the training in this state folder, once it is complete"
     )
     parser.add_argument(
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
@@ -339,12 +407,17 @@ def main() -> None:
         torch.backends.cudnn.benchmark = True
     elif args.graphs:
         parser.error("--graphs needs a GPU")
+    if args.frames % 17 != 5 or not 22 <= args.frames <= tasks.FRAMES:
+        parser.error(f"--frames {args.frames}: 17 n + 5 from 22 to {tasks.FRAMES}")
+    if args.part is not None and not 0 <= args.part < args.parts:
+        parser.error(f"--part {args.part}: 0 to {args.parts - 1} (--parts)")
     if args.prepare:
         prepare(args, args.prepare)
         return
     model = build(args.seed).to(args.device)
     name = f"flow_{args.partition}"
-    if args.init and not (args.state / f"{name}.json").exists():
+    fresh = not (args.state / f"{name}.json").exists()
+    if args.init and fresh:
         native.read_transformer(args.init, model)
     t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
@@ -352,11 +425,15 @@ def main() -> None:
         return
     began = time.monotonic()
     pool = load(args)
-    args.run_minutes -= (time.monotonic() - began) / 60
     if args.measure:
         pool.buckets = pool.buckets[:4]
-    step_fn = step_function(model, pool, args)
     with attention_of(args.attention):
+        step_fn = step_function(model, pool, args)
+        args.run_minutes -= (time.monotonic() - began) / 60
+        if args.after and fresh:
+            while not trainer.is_complete(args.after, name):
+                time.sleep(0.2)
+            trainer.load_parameters(args.after, name, model)
         if args.measure:
             measure(t, step_fn, args)
         else:

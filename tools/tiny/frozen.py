@@ -155,11 +155,21 @@ class Frozen:
                     for (i, j, _), value in zip(entries, self.sounds([scene for _, _, scene in entries])):
                         out[i].values[j] = value
                 continue
-            scenes = world.concatenate([scene for _, _, scene in entries])
             length = tasks.FRAMES if kind == "still" else tasks.VIDEO_REFERENCE_FRAMES
-            tracks = world.Tracks(world.Backend(self.device), scenes, length)
-            frames = world.render(tracks, at, length if kind == "video" else 1)
-            rows = patchify(self.encode_video(frames, 42)).to(torch.bfloat16)
-            for (i, j, _), value in zip(entries, rows):
-                out[i].values[j] = value
+            for group in self._groups(entries, 8 if kind == "video" else 32):
+                scenes = world.concatenate([scene for _, _, scene in group])
+                tracks = world.Tracks(world.Backend(self.device), scenes, length)
+                frames = world.render(tracks, at, length if kind == "video" else 1)
+                rows = patchify(self.encode_video(frames, 42)).to(torch.bfloat16)
+                for (i, j, _), value in zip(group, rows):
+                    out[i].values[j] = value
         return out
+
+    def _groups(self, entries: list, size: int):
+        """Groups of at most `size` entries; on a GPU all of that size, the last one filled up with copies: cuDNN looks
+        for the best kernels anew at every size it meets."""
+        for i in range(0, len(entries), size):
+            group = entries[i : i + size]
+            if self.device.startswith("cuda"):
+                group = group + group[-1:] * (size - len(group))
+            yield group

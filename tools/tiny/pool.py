@@ -7,8 +7,11 @@ Everything frozen is computed before training, in three stages that need differe
     sounds    target rows and sound references                        audio VAE
 
 The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead, side by
-side, by other processes (`flow.py --prepare`); the third takes seconds. Clips of one layout (tags and conditions)
-form a `Bucket`; a training step draws from one bucket. NOT here: the networks (`frozen.py`), training
+side, by other processes (`flow.py --prepare`, videos also in parts); the third takes seconds. Clips of one layout
+(tags and conditions) form a `Bucket`; a training step draws from one bucket.
+
+Short clips (`--frames` below that of a whole clip) are the beginnings of whole clips, of scenes of their own. They
+have no last frame, so they are not asked for by keyframes. NOT here: the networks (`frozen.py`), training
 (`flow.py`).
 """
 
@@ -71,20 +74,30 @@ class Progress:
 
 
 def scenes_of(args) -> world.Scenes:
-    """The scenes of a training."""
-    return world.sample_scenes(args.clips, [args.seed, 31])
+    """The scenes of a training: others for every length of clips."""
+    return world.sample_scenes(args.clips, [args.seed, 31] + [args.frames] * (args.frames < tasks.FRAMES))
 
 
-def encode_videos(models: Frozen, scenes: world.Scenes, seed: int) -> torch.Tensor:
-    """Target rows [N, 2048, 64] bf16 of scenes."""
-    torch.manual_seed(seed)
-    out, step, progress = [], 8, Progress("videos", len(scenes))
-    for i in range(0, len(scenes), step):
+def tasks_of(partition: str, frames: int) -> list[str]:
+    """The tasks that clips of `frames` frames are asked for by."""
+    return [t for t in PARTITIONS[partition] if t != "fl2va" or frames == tasks.FRAMES]
+
+
+def encode_videos(
+    models: Frozen, scenes: world.Scenes, seed: int, frames: int, part: tuple[int, int]
+) -> torch.Tensor:
+    """Target rows [N, rows, 64] bf16 of the beginnings of scenes, `frames` frames each; of part I of N only."""
+    step = 8 * tasks.FRAMES // frames
+    starts = list(range(0, len(scenes), step))
+    starts = starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
+    out, progress = [], Progress("videos", len(starts) * step)
+    for n, i in enumerate(starts):
+        torch.manual_seed(seed * 1_000_003 + i)
         tracks = world.Tracks(world.Backend(models.device), scenes.take(slice(i, i + step)), tasks.FRAMES)
-        rows = frozen.patchify(models.encode_video(world.render(tracks), None))
+        rows = frozen.patchify(models.encode_video(world.render(tracks, 0, frames), None))
         out.append(rows.to(torch.bfloat16))
-        progress(i + step)
-    return torch.cat(out)
+        progress((n + 1) * step)
+    return torch.cat(out) if out else torch.empty(0, dtype=torch.bfloat16, device=models.device)
 
 
 class Bucket:
@@ -112,65 +125,77 @@ class Bucket:
         self.states = torch.stack(self.states)
         self.video = torch.stack(self.video) if self.layout.video_conditions else None
 
+    def join(self, other: "Bucket") -> None:
+        """Takes another closed bucket of the same layout in."""
+        for name in ("scene", "request", "states", "video"):
+            mine = getattr(self, name)
+            if mine is not None:
+                setattr(self, name, torch.cat([mine, getattr(other, name)]))
 
-@torch.no_grad()
-def embed_prompts(
-    models: Frozen, scenes: world.Scenes, partition: str, seed: int, wordings: int
-) -> tuple[list[tasks.Request], list[Bucket]]:
-    """All requests of a partition, `wordings` for every scene and task, and their buckets."""
+
+def requests_of(
+    scenes: world.Scenes, partition: str, seed: int, wordings: int, frames: int
+) -> list[tasks.Request]:
+    """All requests of a partition for clips of `frames` frames, `wordings` for every scene and task."""
     requests = [
         r
-        for i, task in enumerate(PARTITIONS[partition])
+        for i, task in enumerate(tasks_of(partition, frames))
         for wording in range(wordings)
         for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task)
     ]
-    requests = tasks.loosened(requests, [seed, 43])
-    batcher, step, progress = (
-        text.Batcher(models.encoder, models.device),
-        64,
-        Progress("prompts", len(requests)),
-    )
+    return tasks.loosened(requests, [seed, 43])
+
+
+@torch.no_grad()
+def embed_prompts(
+    models: Frozen, scenes: world.Scenes, requests: list[tasks.Request], frames: int, part: tuple[int, int]
+) -> dict[tuple, Bucket]:
+    """The buckets of requests; of part I of N of them only."""
+    step = 64
+    starts = list(range(0, len(requests), step))
+    starts = starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
+    batcher, progress = text.Batcher(models.encoder, models.device), Progress("prompts", len(starts) * step)
     found: dict[tuple, Bucket] = {}
-    for i in range(0, len(requests), step):
-        part = requests[i : i + step]
-        batch = batcher(part)
+    for n, i in enumerate(starts):
+        mine = requests[i : i + step]
+        batch = batcher(mine)
         states, _ = models.encoder(batch)
-        brought = models.conditions(part, sounds=False)
+        brought = models.conditions(mine, sounds=False)
         for j, (shown, conditions) in enumerate(zip(batch["shown"], brought)):
             key = (tuple(shown.tags), tuple(conditions.kinds))
             if key not in found:
-                found[key] = Bucket(packing.build(shown.tags, conditions.kinds, tasks.FRAMES, GRID, GRID))
+                found[key] = Bucket(packing.build(shown.tags, conditions.kinds, frames, GRID, GRID))
             found[key].add(
                 (i + j) % len(scenes),
                 i + j,
                 states[j, : len(shown.ids)].clone(),
                 conditions.rows(sound=False),
             )
-        progress(i + step)
+        progress((n + 1) * step)
     for bucket in found.values():
         bucket.close()
-    print(f"prompts: {len(found)} layouts", flush=True)
-    return requests, list(found.values())
+    return found
 
 
 class Pool:
     """What a training step draws from."""
 
-    def __init__(self, video: torch.Tensor, buckets: list[Bucket]) -> None:
-        self.video, self.buckets = video, buckets
+    def __init__(self, video: torch.Tensor, buckets: list[Bucket], frames: int) -> None:
+        self.video, self.buckets, self.frames = video, buckets, frames
         self.audio = torch.empty(0)
         self.sound_of = torch.empty(0)  # row of `audio` of every request
 
     @torch.no_grad()
     def add_sounds(self, models: Frozen, requests: list[tasks.Request], scenes: world.Scenes) -> None:
-        """Target rows [N, 356, 16] bf16 and the rows of sound references."""
+        """Target rows [N, rows, 16] bf16 and the rows of sound references."""
         heard = [r.scene for r in requests] if requests[0].task == "ref2va" else None
         count = len(heard) if heard else len(scenes)
         out, step, progress = [], 32, Progress("sounds", count)
         for i in range(0, count, step):
             part = world.concatenate(heard[i : i + step]) if heard else scenes.take(slice(i, i + step))
             tracks = world.Tracks(world.Backend(models.device), part, tasks.FRAMES)
-            out.append(models.encode_audio(world.synthesise(tracks)).to(torch.bfloat16))
+            sound = world.synthesise(tracks, 0, world.frames_to_hops(self.frames))
+            out.append(models.encode_audio(sound).to(torch.bfloat16))
             progress(i + step)
         self.audio = torch.cat(out)
         self.sound_of = torch.arange(len(requests), device=self.audio.device) % count
@@ -186,28 +211,39 @@ class Pool:
         return rows.reshape(len(requests), -1, rows.shape[-1])
 
 
-def prepare(args, stage: str):
-    """The value of a stage, from its file if it is there: the rows of "videos", requests and buckets of
-    "prompts"."""
-    if stage == "videos":
-        name, parts = f"videos-{args.clips}", ("video",)
-    else:
-        name, parts = f"{args.partition}-{args.clips}x{args.wordings}", ("video", "text")
-    name += f"-{args.seed}-{fingerprint(args.model, parts)}"
+def prepare(args, stage: str) -> list:
+    """What a stage makes, one value a part, each from its file if that is there: rows of "videos", buckets of
+    "prompts". `args.part` asks for one part only."""
+    needs = ("video",) if stage == "videos" else ("video", "text")
+    name = f"{args.clips}x{args.frames}-{args.seed}-{fingerprint(args.model, needs)}"
+    name = f"videos-{name}" if stage == "videos" else f"{args.partition}-{args.wordings}x{name}"
 
-    def make():
-        models, scenes = Frozen(args.model, args.device, parts), scenes_of(args)
+    def make(part: tuple[int, int]):
+        models, scenes = Frozen(args.model, args.device, needs), scenes_of(args)
         if stage == "videos":
-            return encode_videos(models, scenes, args.seed)
-        return embed_prompts(models, scenes, args.partition, args.seed, args.wordings)
+            return encode_videos(models, scenes, args.seed, args.frames, part)
+        requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
+        return embed_prompts(models, scenes, requests, args.frames, part)
 
-    return kept(args.cache and args.cache / f"{name}.pt", args.device, make)
+    def value(i: int):
+        path = args.cache and args.cache / f"{name}-{i}of{args.parts}.pt"
+        return kept(path, args.device, lambda: make((i, args.parts)))
+
+    return [value(i) for i in (range(args.parts) if args.part is None else [args.part])]
 
 
 def load(args) -> Pool:
     """All stages."""
-    video = prepare(args, "videos")
-    requests, buckets = prepare(args, "prompts")
-    pool = Pool(video, buckets)
-    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes_of(args))
+    video = torch.cat(prepare(args, "videos"))
+    scenes, found = scenes_of(args), {}
+    for part in prepare(args, "prompts"):
+        for key, bucket in part.items():
+            if key in found:
+                found[key].join(bucket)
+            else:
+                found[key] = bucket
+    print(f"prompts: {len(found)} layouts", flush=True)
+    pool = Pool(video, list(found.values()), args.frames)
+    requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
+    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes)
     return pool

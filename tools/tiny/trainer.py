@@ -11,7 +11,7 @@ rules:
     there, and a run stops only there. So one long run and many short ones compute the same numbers (bit for
     bit on a CPU; on a GPU up to the order of its atomic sums).
  4. The number of steps is fixed when training starts, by `--steps` or, after the first CALIBRATE steps, by
-    the speed for `--train-minutes`: the learning rate (linear warm-up, cosine to zero) depends on step / steps only.
+    the speed for `--train-minutes`: the learning rate (linear warm-up, then a cosine) depends on step / steps only.
 
 A component gives `Trainer` its modules and a function step -> (loss, figures), and may name matrices that are
 trained by Muon instead of Adam (at the same learning rate, its updates scaled to Adam's size). Curves are JSON
@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser, batch: int, lr: float) -> Non
     )
     parser.add_argument("--batch", type=int, default=batch, help=f"clips a step (default {batch})")
     parser.add_argument("--lr", type=float, default=lr, help=f"peak learning rate (default {lr})")
+    parser.add_argument(
+        "--end-rate", type=float, default=0.0, help="learning rate after the last step, over the peak (default 0)"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks (GPU)")
     parser.add_argument("--log-every", type=int, default=50, help="steps between progress lines (default 50)")
@@ -68,6 +71,15 @@ def step_seed(seed: int, step: int, stream: int = 0) -> list[int]:
 def generator(device: str, seed: int, step: int) -> torch.Generator:
     """A fresh generator of one step."""
     return torch.Generator(device).manual_seed((seed * 1_000_003 + step) * 7919 + 17)
+
+
+def is_complete(state: pathlib.Path, name: str) -> bool:
+    """True once the training of a component in a state folder has made its last step."""
+    path = state / f"{name}.json"
+    if not path.exists():
+        return False
+    meta = json.loads(path.read_text() or "{}")  # empty in the moment it is written
+    return bool(meta) and 0 < meta["steps"] <= meta["step"]
 
 
 def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> None:
@@ -236,7 +248,8 @@ class Trainer:
         warm = min(200, max(1, total // 20))
         if self.step < warm:
             return self.args.lr * (self.step + 1) / warm
-        return self.args.lr * 0.5 * (1 + math.cos(math.pi * (self.step - warm) / max(1, total - warm)))
+        left = 0.5 * (1 + math.cos(math.pi * (self.step - warm) / max(1, total - warm)))
+        return self.args.lr * (self.args.end_rate + (1 - self.args.end_rate) * left)
 
     def _calibrate(self, t_first: float, at: int) -> None:
         """Fixes the number of steps from the speed since step `at` at time `t_first`."""
