@@ -204,7 +204,7 @@ def test_guidance() -> None:
     torch.manual_seed(0)
     model, weight = shaken(flow.build(1)), 0.4
     layout = packing.build([1] * 6, [("first",)], 22, 4, 6)
-    rows, at = flow.Rows(layout, "cpu"), flow.guided_from(5)
+    rows, at = flow.Rows(layout, "cpu"), flow.guided_from(5, 1.5)
     video, audio, states, times, *_ = step_inputs(layout, 5)
     states[4] = 0
     with torch.no_grad():
@@ -214,10 +214,12 @@ def test_guidance() -> None:
         target = told.clone()
         target[at:] = untold[at:] + (1 - weight) * (told[at:] - untold[at:])
         args = (video, audio, states, times, target, sound)
-        v, a = flow.losses(model, rows, flow._block, weight, *args)
-        plain, _ = flow.losses(model, rows, flow._block, 0.0, *args)
+        v, a = flow.losses(model, rows, flow._block, (weight, at), *args)
+        plain, _ = flow.losses(model, rows, flow._block, (0.0, at), *args)
     check(0 < at < 4, f"guidance: begins at clip {at} of 5")
-    check(float(v) < 1e-10 and float(a) < 1e-10, f"guidance: losses {float(v)}, {float(a)} at the fixed point")
+    check(
+        float(v) < 1e-10 and float(a) < 1e-10, f"guidance: losses {float(v)}, {float(a)} at the fixed point"
+    )
     check(float(plain) > 1e-6, f"guidance: the plain loss is {float(plain)} there")
     check(torch.equal(target[:at], told[:at]) and torch.equal(target[4], told[4]), "guidance: plain targets")
 
@@ -248,10 +250,10 @@ def test_graphs() -> None:
     # Captured before anything else: a capture must not meet gradients that were computed outside of one.
     for turn in range(2):
         inputs = [x.cuda() for x in step_inputs(layouts[turn], 3)]
-        made(turn, functools.partial(flow.losses, model, rows[turn], flow._block, 0.5 * turn), inputs)
+        made(turn, functools.partial(flow.losses, model, rows[turn], flow._block, (0.5 * turn, 1)), inputs)
     for turn in range(4):
         inputs = [x.cuda() for x in step_inputs(layouts[turn % 2], 3)]
-        function = functools.partial(flow.losses, model, rows[turn % 2], flow._block, 0.5 * (turn % 2))
+        function = functools.partial(flow.losses, model, rows[turn % 2], flow._block, (0.5 * (turn % 2), 1))
         want = function(*inputs)
         slopes = torch.autograd.grad(sum(want), list(model.parameters()))
         got = made(turn % 2, function, inputs)

@@ -5,7 +5,7 @@ One model a partition: `--partition fl2va` learns t2va and fl2va, `--partition r
 start from the other's weights, `--init`). The VAEs and the text encoder are frozen; clips are rendered and
 encoded before the first step (`pool.py`).
 
-    u = 1 - (1 - q)^LATE, q ~ U(0, 1), one a clip
+    u = 1 - (1 - q)^late, q ~ U(0, 1), one a clip (`--late`, 1.5)
     sigma = s u / (1 + (s - 1) u), s = 12 for video and 3 for audio;  t = 1 - sigma
     x_t = t x_0 + (1 - t) noise;  the model predicts x_0 - noise;  loss = mean square (video) + mean square
     (audio)
@@ -68,7 +68,6 @@ CONFIG = dict(
     rope_freq_dim=8,
 )
 SHIFTS = (12.0, 3.0)
-LATE = 1.5
 UNTOLD = 0.1  # share of clips without their prompt
 GUIDED = 0.4  # guidance acts above this u
 
@@ -222,9 +221,9 @@ def shifted(u: torch.Tensor, s: float) -> torch.Tensor:
     return s * u / (1 + (s - 1) * u)
 
 
-def guided_from(batch: int) -> int:
+def guided_from(batch: int, late: float) -> int:
     """The first clip of a step, in the order of u, that is guided."""
-    return math.ceil(batch * (1 - (1 - GUIDED) ** (1 / LATE)))
+    return math.ceil(batch * (1 - (1 - GUIDED) ** (1 / late)))
 
 
 def times_of(u: torch.Tensor) -> torch.Tensor:
@@ -257,7 +256,7 @@ class Batch:
         self.states = bucket.states[pick].float() * told
         # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
         q = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
-        self.times = times_of(1 - (1 - q / n) ** LATE)
+        self.times = times_of(1 - (1 - q / n) ** args.late)
         self.video, self.video_target = self._mix(x, self.times[:, 0, None, None])
         self.audio, self.audio_target = self._mix(a, self.times[:, 1, None, None])
         if bucket.video is not None:
@@ -281,7 +280,7 @@ def losses(
     model: torch.nn.Module,
     rows: Rows,
     block,
-    guide: float,
+    guide: tuple[float, int],
     video,
     audio,
     states,
@@ -289,19 +288,20 @@ def losses(
     video_target,
     audio_target,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean squares of both velocities' errors on the target rows; clips stand in the order of u."""
+    """Mean squares of both velocities' errors on the target rows. `guide` is the weight of guidance and the first
+    clip that is guided."""
     kind = video.device.type
     # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
         v, a = forward(model, rows, video, audio, states, times, block)
         v = v[:, rows.layout.video_conditions :]
-        if guide:
+        if guide[0]:
             with torch.no_grad():
-                at = guided_from(len(video))
+                at = guide[1]
                 inputs = (video[at:], audio[at:], torch.zeros_like(states[at:]), times[at:])
                 untold = forward(model, rows, *inputs, block)[0][:, rows.layout.video_conditions :]
                 more = torch.cat([torch.zeros_like(v[:at]), v[at:] - untold])
-            video_target = video_target + guide * more
+            video_target = video_target + guide[0] * more
     loss_v = ((v - video_target) ** 2).mean()
     loss_a = ((a[:, rows.layout.audio_conditions :] - audio_target) ** 2).mean()
     return loss_v, loss_a
@@ -323,7 +323,8 @@ def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     def both(number: int, step: int) -> list[torch.Tensor]:
         with torch.no_grad():
             b = Batch(pool, rows, number, args, step)
-        function = functools.partial(losses, model, b.rows, block, args.guide)
+        guide = (args.guide, guided_from(len(b.video), args.late))
+        function = functools.partial(losses, model, b.rows, block, guide)
         return captured(number, function, b.tensors()) if captured else function(*b.tensors())
 
     if captured:  # ahead, so that all steps take alike
@@ -371,7 +372,16 @@ def main() -> None:
     )
     parser.add_argument("--clips", type=int, default=8192, help="clips to encode (default 8192)")
     parser.add_argument(
-        "--frames", type=int, default=tasks.FRAMES, help=f"of a clip: 17 n + 5, at most {tasks.FRAMES} (default)"
+        "--frames",
+        type=int,
+        default=tasks.FRAMES,
+        help=f"of a clip: 17 n + 5, at most {tasks.FRAMES} (default)",
+    )
+    parser.add_argument(
+        "--pairs", type=float, default=0.35, help="share of scenes with two objects (default 0.35)"
+    )
+    parser.add_argument(
+        "--late", type=float, default=1.5, help="the higher, the more training near pure noise (default 1.5)"
     )
     parser.add_argument("--guide", type=float, default=0.0, help="guidance to train in, 0 to 0.7 (default 0)")
     parser.add_argument("--wordings", type=int, default=2, help="prompts for every clip and task (default 2)")
@@ -388,7 +398,10 @@ def main() -> None:
         "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
     )
     parser.add_argument(
-        "--rows", type=int, default=0, help="rows a step: as many clips as have about so many, instead of --batch"
+        "--rows",
+        type=int,
+        default=0,
+        help="rows a step: as many clips as have about so many, instead of --batch",
     )
     parser.add_argument("--parts", type=int, default=1, help="files that each is kept in (default 1)")
     parser.add_argument("--part", type=int, help="with --prepare: make this file only, from 0 on")

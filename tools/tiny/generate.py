@@ -144,7 +144,9 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--guidance", type=float, default=1.0, help="of video, two evaluations a step (default 1)")
+    parser.add_argument(
+        "--guidance", type=float, default=1.0, help="of video, two evaluations a step (default 1)"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that measure")
     parser.add_argument("--split", choices=("train", "test", "all"), default="test")
     parser.add_argument(

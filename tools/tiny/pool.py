@@ -75,7 +75,8 @@ class Progress:
 
 def scenes_of(args) -> world.Scenes:
     """The scenes of a training: others for every length of clips."""
-    return world.sample_scenes(args.clips, [args.seed, 31] + [args.frames] * (args.frames < tasks.FRAMES))
+    seed = [args.seed, 31] + [args.frames] * (args.frames < tasks.FRAMES)
+    return world.sample_scenes(args.clips, seed, pair_share=args.pairs)
 
 
 def tasks_of(partition: str, frames: int) -> list[str]:
@@ -215,7 +216,7 @@ def prepare(args, stage: str) -> list:
     """What a stage makes, one value a part, each from its file if that is there: rows of "videos", buckets of
     "prompts". `args.part` asks for one part only."""
     needs = ("video",) if stage == "videos" else ("video", "text")
-    name = f"{args.clips}x{args.frames}-{args.seed}-{fingerprint(args.model, needs)}"
+    name = f"{args.clips}x{args.frames}-{args.pairs}-{args.seed}-{fingerprint(args.model, needs)}"
     name = f"videos-{name}" if stage == "videos" else f"{args.partition}-{args.wordings}x{name}"
 
     def make(part: tuple[int, int]):

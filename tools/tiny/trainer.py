@@ -56,7 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser, batch: int, lr: float) -> Non
     parser.add_argument("--batch", type=int, default=batch, help=f"clips a step (default {batch})")
     parser.add_argument("--lr", type=float, default=lr, help=f"peak learning rate (default {lr})")
     parser.add_argument(
-        "--end-rate", type=float, default=0.0, help="learning rate after the last step, over the peak (default 0)"
+        "--end-rate",
+        type=float,
+        default=0.0,
+        help="learning rate after the last step, over the peak (default 0)",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks (GPU)")
