@@ -4,7 +4,7 @@
 #   ./demo.sh ["a prompt of your own"]
 set -euo pipefail
 cd "$(dirname "$0")"
-prompt=${1:-"A large red circle bounces between the walls on a navy background"}
+prompt=${1-"A large red circle bounces between the walls on a navy background"}
 out=out/demo.mp4 sheet=out/demo.png
 mkdir -p out
 
@@ -41,7 +41,7 @@ fi
 if ! command -v ffmpeg >/dev/null; then
     echo "demo: verdict and contact sheet skipped: ffmpeg could not be installed${reason:+ ($reason)}"
 else
-    ffmpeg -v error -y -i "$out" -vf "select='not(mod(n,9))',scale=128:-1,tile=4x3" -frames:v 1 "$sheet" &&
+    ffmpeg -v error -nostdin -y -i "$out" -vf "select='not(mod(n,9))',scale=128:-1,tile=4x3" -frames:v 1 "$sheet" &&
         echo "contact sheet: $(pwd)/$sheet"
     if [ -z "$python" ]; then
         echo "demo: verdict skipped: python3-numpy could not be installed${reason:+ ($reason)}"

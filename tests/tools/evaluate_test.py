@@ -268,7 +268,9 @@ def test_own_words() -> None:
         check(evaluate.table(evaluate.summarise([figures])) != "", f"{prompt!r}: table")
     two = world.sample_scenes(1, 5, pair_share=1.0, split="all")
     tracks = world.Tracks(world.Backend(), two, FRAMES)
-    figures = evaluate.measure(world.paint(tracks), world.synthesise(tracks)[0], evaluate.expectation("on a white background"))
+    figures = evaluate.measure(
+        world.paint(tracks), world.synthesise(tracks)[0], evaluate.expectation("on a white background")
+    )
     check(figures.get("background") is not None, "a prompt without objects: no background")
 
 
@@ -339,6 +341,22 @@ def test_grammar() -> None:
             good &= thing["size"] == (None if changing else scene.size[0, k])
         wrong += not good
     check(wrong == 0, f"grammar: {wrong} of {len(scenes)} prompts misread")
+    told = [grammar.describe(rng, scenes.take([i])) for i in range(20)]
+    check(
+        not any(grammar.unread(p) for p in told), "grammar: something of its own prompts is said to be unread"
+    )
+    both = "A large purple square moves left and a small yellow circle falls on a grey background"
+    things = [(t["shape"], t["colour"], t["motion"]) for t in grammar.parse(both)["objects"]]
+    check(things == [(1, 6, world.LEFT), (0, 2, world.DOWN)], f"grammar: {both!r} is read as {things}")
+    check(not grammar.unread(both), f"grammar: {grammar.unread(both)} of {both!r}")
+    for prompt, want in (
+        ("A red circle explodes on a navy background", ["no motion"]),
+        ("A red circle with a blue star rises over sand", ["2 shapes", "2 colours"]),
+        ("A nice circle rises", ["no backdrop", "no colour"]),
+    ):
+        notes = grammar.unread(prompt)
+        good = len(notes) == len(want) and all(n.startswith(w) for n, w in zip(notes, want))
+        check(good, f"grammar: of {prompt!r} it says {notes}")
 
 
 def test_split() -> None:
@@ -356,7 +374,9 @@ def test_roles() -> None:
     check(len(straight) == len(crossed) == 3, "roles: the number of requests asked for")
     clips, wrong = [], []
     for request in crossed:
-        check([r.kind for r in request.references] == ["image", "image"], "roles: a swap without two pictures")
+        check(
+            [r.kind for r in request.references] == ["image", "image"], "roles: a swap without two pictures"
+        )
         other = judge.swapped(request)
         check(other.prompt == request.prompt, "roles: a swap changes the words")
         for which, out in ((request, clips), (other, wrong)):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import functools
 import pathlib
+import re
 import sys
 import tempfile
 import warnings
@@ -44,6 +45,7 @@ import muon  # noqa: E402
 import native  # noqa: E402
 import packing  # noqa: E402
 import tasks  # noqa: E402
+import text  # noqa: E402
 import trainer  # noqa: E402
 import world  # noqa: E402
 
@@ -165,10 +167,37 @@ def test_resume() -> None:
         train(one, 200, 10)
         for _ in range(4):
             train(many, 200, 0)
-        a, b = (load_file(p / "toy.state-0.safetensors") for p in (one, many))
+        a, b = (load_file(p / "toy.state-200-0.safetensors") for p in (one, many))
+        check(len(list(many.glob("*.safetensors"))) == 1, "resume: files of an older state are left")
         check(set(a) == set(b) and all(torch.equal(a[k], b[k]) for k in a), "resume: states differ")
         curves = [(p / "toy.curve.jsonl").read_text().count("\n") for p in (one, many)]
         check(curves[0] == curves[1] == 4, f"resume: curves of {curves} lines")
+
+
+def ends_with(state: pathlib.Path, steps: int, says: str) -> None:
+    """Going on with a state is refused in one line that says so."""
+    try:
+        train(state, steps, 0)
+        check(False, f"resume: nobody says {says!r}")
+    except SystemExit as end:
+        check(says in str(end.code) and "\n" not in str(end.code), f"resume: {end.code!r}")
+
+
+def test_refusals() -> None:
+    """States that cannot be gone on with: begun with other options, damaged, half there."""
+    with tempfile.TemporaryDirectory() as folder:
+        state = pathlib.Path(folder)
+        train(state, 100, 0)
+        ends_with(state, 150, "--steps 150")
+        meta = state / "toy.json"
+        held = meta.read_text()
+        meta.write_text(held.replace('"batch": "2"', '"batch": "3"'))
+        ends_with(state, 100, "--batch 2")
+        meta.write_text("")
+        ends_with(state, 100, "damaged")
+        meta.write_text(held)
+        (state / "toy.state-50-0.safetensors").unlink()
+        ends_with(state, 100, "missing")
 
 
 def test_muon() -> None:
@@ -237,6 +266,28 @@ def test_short() -> None:
     check(sound.shape == (2, 2 * packing.audio_latents(22), 16), f"short: sound {tuple(sound.shape)}")
 
 
+def test_names() -> None:
+    """Rows where prompts name references: the text up to there ends with the name, the class is that of the reference
+    with that number."""
+    encoder = text.Encoder(ROOT / "models" / "duet-tiny" / "FL2VA" / "tokenizer", 0)
+    requests = tasks.make(5, 40, "ref2va", pair_share=0.6)
+    shown = [encoder.presenter.build(r) for r in requests]
+    targets, seen = text.name_targets(encoder, requests, shown), 0
+    for name, word in (("shape", "Picture"), ("colour", "Picture"), ("motion", "Video")):
+        kind = "image" if word == "Picture" else "video"
+        for request, row, value in targets[name]:
+            before = encoder.tokenizer.decode(shown[request].ids[: row + 1])
+            number = re.search(rf"<{word} (\d)>[,.]?$", before)
+            check(number is not None, f"names: {before[-30:]!r} does not end with a {word}")
+            if number:
+                mine = [r for r in requests[request].references if r.kind == kind][int(number.group(1)) - 1]
+                check(value == getattr(mine.scene, name)[0, 0], f"names: {name} of {number.group(0)}")
+                seen += 1
+        wanted = sum(r.kind == kind for q in requests for r in q.references)
+        check(len(targets[name]) == wanted, f"names: {len(targets[name])} of {wanted} {name}s")
+    check(seen > 40, f"names: only {seen} looked at")
+
+
 def test_graphs() -> None:
     """Losses and gradients by graphs against those without, two layouts taking turns, weights changing."""
     if not torch.cuda.is_available():
@@ -280,9 +331,11 @@ def main() -> int:
         test_activation,
         test_files,
         test_resume,
+        test_refusals,
         test_muon,
         test_guidance,
         test_short,
+        test_names,
         test_graphs,
         test_audio_pieces,
     ):

@@ -179,6 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
     args = parser.parse_args()
+    trainer.check_arguments(args)
     vae = build(args.seed).to(args.device)
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -191,6 +192,7 @@ def main() -> None:
     if args.evaluate:
         print(evaluate(vae, args.seed, args.device))
     elif args.export:
+        trainer.require_complete(args.state, "audio_vae")
         mean, std = latent_statistics(vae, args.seed, args.device)
         native.write_audio_vae(args.export / "audio_vae", vae, mean, std)
     else:

@@ -666,6 +666,9 @@ def main() -> int:
             return 1
     summary = summarise(clips)
     print(table(summary))
+    for entry in entries:
+        for note in grammar.unread(entry["prompt"]):
+            print(f"not judged: {note}" + (f" ({entry['file']})" if len(entries) > 1 else ""))
     if args.json:
         args.json.write_text(json.dumps({"summary": summary, "clips": clips}, indent=1) + "\n")
     return 0

@@ -360,6 +360,46 @@ def measure(t: trainer.Trainer, step_fn, args: argparse.Namespace) -> None:
     print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=90))
 
 
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuses options that cannot be, one line each, before anything is encoded."""
+    trainer.check_arguments(args)
+    for field, low, high in (
+        ("clips", 1, math.inf),
+        ("wordings", 1, math.inf),
+        ("parts", 1, math.inf),
+        ("rows", 0, math.inf),
+        ("pairs", 0, 1),
+        ("late", 1, 10),
+        ("guide", 0, 0.7),
+    ):
+        trainer.within(args, field, low, high)
+    if args.frames % 17 != 5 or not 22 <= args.frames <= tasks.FRAMES:
+        nearest = min(range(22, tasks.FRAMES + 1, 17), key=lambda f: abs(f - args.frames))
+        trainer.refuse("frames", args.frames, f"must be 17 n + 5 from 22 to {tasks.FRAMES}", nearest)
+    if args.part is not None:
+        trainer.within(args, "part", 0, args.parts - 1)
+        if not args.prepare:
+            trainer.refuse("part", args.part, "is for --prepare only")
+    if args.guide and not args.rows and args.batch < 4:
+        trainer.refuse("batch", args.batch, "must be at least 4 with --guide", 4)
+    if args.graphs and not args.device.startswith("cuda"):
+        trainer.refuse("graphs", "", "needs a GPU")
+    if args.measure is not None and not args.device.startswith("cuda"):
+        trainer.refuse("measure", args.measure, "needs a GPU")
+    if args.prepare and not args.cache:
+        trainer.refuse("prepare", args.prepare, "needs --cache, where it keeps what it makes")
+    if args.init and args.after:
+        trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
+    for field, needed in (("model", not args.export), ("init", False), ("after", False), ("cache", False)):
+        folder = getattr(args, field)
+        if needed and folder is None:
+            trainer.refuse(field, "FOLDER", "must be given")
+        if folder is not None and not folder.is_dir() and (field != "cache" or folder.exists()):
+            trainer.refuse(field, folder, "must be a folder")
+    if not (args.export or args.prepare or args.measure or args.steps or args.train_minutes):
+        trainer.refuse("steps", args.steps, "--steps or --train-minutes must be given")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -415,15 +455,10 @@ def main() -> None:
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )
     args = parser.parse_args()
+    check_arguments(args)
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
-    elif args.graphs:
-        parser.error("--graphs needs a GPU")
-    if args.frames % 17 != 5 or not 22 <= args.frames <= tasks.FRAMES:
-        parser.error(f"--frames {args.frames}: 17 n + 5 from 22 to {tasks.FRAMES}")
-    if args.part is not None and not 0 <= args.part < args.parts:
-        parser.error(f"--part {args.part}: 0 to {args.parts - 1} (--parts)")
     if args.prepare:
         prepare(args, args.prepare)
         return
@@ -434,7 +469,11 @@ def main() -> None:
         native.read_transformer(args.init, model)
     t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
+        trainer.require_complete(args.state, name)
         native.write_transformer(args.export / "transformer", model)
+        return
+    t.same_options()
+    if t.complete() and not args.measure:
         return
     began = time.monotonic()
     pool = load(args)
@@ -444,6 +483,7 @@ def main() -> None:
         step_fn = step_function(model, pool, args)
         args.run_minutes -= (time.monotonic() - began) / 60
         if args.after and fresh:
+            print(f"waiting for the training in {args.after}", flush=True)
             while not trainer.is_complete(args.after, name):
                 time.sleep(0.2)
             trainer.load_parameters(args.after, name, model)

@@ -32,6 +32,14 @@ MOTION_WORDS = (
 )
 BACKDROPS = ("on a {} background", "in front of a {} backdrop", "against a {} wall", "over {}")
 JOINS = (" while ", ", and ", " as ")
+# What `parse` also understands, though `describe` never says it.
+SAID_TOO = {
+    world.RIGHT: ("moves right", "moves to the right"),
+    world.LEFT: ("moves left", "moves to the left"),
+    world.DOWN: ("falls",),
+}
+READ_MOTIONS = tuple(words + SAID_TOO.get(i, ()) for i, words in enumerate(MOTION_WORDS))
+READ_JOINS = " while |,? and (?=an? |the )| as "
 
 
 def _pick(rng: np.random.Generator, words):
@@ -102,14 +110,14 @@ def parse(prompt: str) -> dict:
             text = text.replace(found.group(0), "")
             break
     objects = []
-    for clause in re.split("|".join(JOINS), text):
+    for clause in re.split(READ_JOINS, text):
         motion_text = clause.split("like the shape in")[0]
         objects.append(
             {
                 "shape": _find(clause, SHAPE_WORDS),
                 "colour": _find(clause, [(c,) for c in world.COLOURS]),
                 "size": _find(clause, SIZE_WORDS),
-                "motion": _find(motion_text, MOTION_WORDS),
+                "motion": _find(motion_text, READ_MOTIONS),
                 "picture": _reference(clause, "Picture"),
                 "video": _reference(clause, "Video"),
                 "audio": _reference(clause, "Audio"),
@@ -118,3 +126,28 @@ def parse(prompt: str) -> dict:
         if objects[-1]["video"] is not None:
             objects[-1]["motion"] = None
     return {"background": backdrop, "objects": objects}
+
+
+def unread(prompt: str) -> list[str]:
+    """What `parse` makes nothing of, in words: attributes that a prompt does not name in the words of this grammar,
+    and second shapes or colours in one clause."""
+    want, text = parse(prompt), prompt[:1].lower() + prompt[1:]
+    out = [] if want["background"] is not None else ["no backdrop that is known"]
+    for backdrop in world.BACKGROUNDS:
+        for form in BACKDROPS:
+            text = text.replace(form.format(backdrop), "")
+    for clause, thing in zip(re.split(READ_JOINS, text), want["objects"]):
+        where = f'in "{clause.strip(" ,.")[:60]}"'
+        for name, table in (("shape", SHAPE_WORDS), ("colour", [(c,) for c in world.COLOURS])):
+            named = [words[0] for words in table if _find(clause, [words]) is not None]
+            if len(named) > 1:
+                out.append(f"{len(named)} {name}s ({', '.join(named)}) {where}, one is looked for")
+            elif (
+                not named
+                and thing["picture"] is None
+                and not (thing["video"] is not None and name == "shape")
+            ):
+                out.append(f"no {name} that is known {where}")
+        if thing["motion"] is None and thing["video"] is None:
+            out.append(f"no motion that is known {where}")
+    return out

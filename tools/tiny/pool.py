@@ -7,7 +7,7 @@ Everything frozen is computed before training, in three stages that need differe
     sounds    target rows and sound references                        audio VAE
 
 The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead, side by
-side, by other processes (`flow.py --prepare`, videos also in parts); the third takes seconds. Clips of one layout
+side, by other processes (`flow.py --prepare`, also in parts); the third takes seconds. Clips of one layout
 (tags and conditions) form a `Bucket`; a training step draws from one bucket.
 
 Short clips (`--frames` below that of a whole clip) are the beginnings of whole clips, of scenes of their own. They
@@ -26,6 +26,7 @@ from typing import Callable
 import torch
 
 import frozen
+import grammar
 import packing
 import tasks
 import text
@@ -39,19 +40,25 @@ PROGRESS_SECONDS = 20
 def kept(path: pathlib.Path | None, device: str, make: Callable):
     """The value in a file, or a new one, which is then kept there."""
     if path is not None and path.exists():
-        return torch.load(path, weights_only=False, map_location=device)
+        try:
+            return torch.load(path, weights_only=False, map_location=device)
+        except (EOFError, RuntimeError, ValueError, OSError) as problem:
+            raise SystemExit(f"{path}: damaged ({problem}); remove it") from None
     value = make()
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(value, path.with_suffix(".part"))
-        os.replace(path.with_suffix(".part"), path)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        torch.save(value, part)
+        os.replace(part, path)
     return value
 
 
 def fingerprint(model: pathlib.Path, parts: tuple[str, ...]) -> str:
-    """Tells the weights of some components from others."""
+    """Tells the weights of some components, and the code that makes requests and encodes them, from others."""
     folders = {"video": ("video_vae",), "text": ("text_encoder", "tokenizer")}
     total = hashlib.sha256()
+    for module in (frozen, grammar, packing, tasks, text, world):
+        total.update(pathlib.Path(module.__file__).read_bytes())
     for part in parts:
         for folder in folders[part]:
             for path in sorted(p for p in (model / folder).rglob("*") if p.is_file()):

@@ -122,9 +122,9 @@ def loosened(requests: list[Request], seed) -> list[Request]:
     ]
 
 
-def make(seed, n: int, task: str, split: str = "train") -> list[Request]:
-    """`n` requests of one task for scenes of their own."""
-    scenes = world.sample_scenes(n, seed, split=split)
+def make(seed, n: int, task: str, split: str = "train", pair_share: float = 0.35) -> list[Request]:
+    """`n` requests of one task for scenes of their own, so many of them of two objects."""
+    scenes = world.sample_scenes(n, seed, pair_share, split=split)
     return ask(scenes, [*np.atleast_1d(seed).tolist(), 77], task)
 
 

@@ -2,8 +2,9 @@
 
 The transformer reads the un-normalised state after `TAP` decoder layers. So linear heads on exactly that
 state are what is trained: at the last row of the prompt they must tell every attribute of the clip asked for
-(with what references contribute), at each picture row what colour and shape covers that 32 x 32 px. A
-next-token loss over the prompts trains the rest.
+(with what references contribute), at each picture row what colour and shape covers that 32 x 32 px, and where the prompt
+names a reference ("<Picture 2>") what that one shows: without the last, which of two pictures is which is never learnt.
+A next-token loss over the prompts trains the rest.
 
 Two stages. `--pictures` trains the vision tower alone on single pictures, by the same heads on its merged
 tokens: shapes take it some hundred thousand pictures, far more than whole requests would show it in the time.
@@ -33,6 +34,8 @@ HIDDEN, TOKENS_PER_BLOCK = 128, 64
 # What the last prompt row must tell, per object: name -> classes (the last class of size: not said).
 OBJECT_HEADS = {"shape": 4, "colour": 8, "size": 4, "motion": 9, "timbre": 4}
 SCENE_HEADS = {"background": 6, "count": 2}
+# What the row that ends a reference's name must tell of it -> classes, by kind of reference.
+NAME_HEADS = {"image": {"shape": 4, "colour": 8}, "video": {"motion": 9}, "audio": {}}
 
 
 def config(vocab_rows: int, ids: dict[str, int]):
@@ -111,6 +114,9 @@ class Encoder(torch.nn.Module):
         )
         self.scene_heads = torch.nn.ModuleDict(
             {k: torch.nn.Linear(HIDDEN, n) for k, n in SCENE_HEADS.items()}
+        )
+        self.name_heads = torch.nn.ModuleDict(
+            {k: torch.nn.Linear(HIDDEN, n) for heads in NAME_HEADS.values() for k, n in heads.items()}
         )
         self.patch_heads = patch_heads()
 
@@ -249,6 +255,41 @@ def object_targets(requests: list[tasks.Request]) -> dict[str, torch.Tensor]:
     return out
 
 
+def name_targets(
+    encoder: Encoder, requests: list[tasks.Request], shown: list[tasks.Presentation]
+) -> dict[str, list[tuple[int, int, int]]]:
+    """By head: (request, row, class) of every place where a prompt names a reference."""
+    out: dict[str, list[tuple[int, int, int]]] = {k: [] for heads in NAME_HEADS.values() for k in heads}
+    words = {"image": "Picture", "video": "Video", "audio": "Audio"}
+    for i, (r, p) in enumerate(zip(requests, shown)):
+        spans = encoder.tokenizer(r.prompt, add_special_tokens=False, return_offsets_mapping=True)
+        ends = [end for _, end in spans["offset_mapping"]]
+        first = len(p.ids) - len(ends)  # the prompt is the last segment
+        numbers = dict.fromkeys(words, 0)
+        for reference in r.references:
+            numbers[reference.kind] += 1
+            at = r.prompt.find(f"<{words[reference.kind]} {numbers[reference.kind]}>")
+            last = r.prompt.index(">", at) + 1
+            row = first + next(j for j, end in enumerate(ends) if end >= last)
+            for name in NAME_HEADS[reference.kind]:
+                out[name].append((i, row, int(getattr(reference.scene, name)[0, 0])))
+    return out
+
+
+def name_loss(
+    encoder: Encoder, tap: torch.Tensor, targets: dict
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Loss of the rows that end names of references, and the share that is right by head."""
+    loss, right = tap.new_zeros(()), {}
+    for name, found in targets.items():
+        if found:
+            request, row, value = (torch.tensor(v, device=tap.device) for v in zip(*found))
+            logits = encoder.name_heads[name](tap[request, row])
+            loss = loss + F.cross_entropy(logits, value)
+            right[name] = (logits.argmax(-1) == value).float().mean()
+    return loss, right
+
+
 def patch_targets(frames: torch.Tensor, scenes: world.Scenes) -> tuple[torch.Tensor, torch.Tensor]:
     """Colour (8: none) and shape (4: none) that cover the centre of each 32 px cell, [N, 64] each. Two
     objects of a scene have
@@ -297,7 +338,7 @@ def step_function(encoder: Encoder, args: argparse.Namespace):
     def run(step: int):
         task = kinds[step % 4]
         n = args.batch if task == "t2va" else max(1, args.batch // 4)
-        requests = tasks.make(trainer.step_seed(args.seed, step, 5), n, task, split="train")
+        requests = tasks.make(trainer.step_seed(args.seed, step, 5), n, task, pair_share=args.pairs)
         requests = tasks.loosened(requests, trainer.step_seed(args.seed, step, 6))
         batch = batcher(requests)
         tap, last = encoder(batch)
@@ -330,6 +371,9 @@ def step_function(encoder: Encoder, args: argparse.Namespace):
                 encoder.patch_heads, cells, tuple(t[order] for t in targets)
             )
             loss = loss + extra
+        extra, right = name_loss(encoder, tap, name_targets(encoder, requests, batch["shown"]))
+        loss = loss + extra
+        figures |= {f"named_{k}": v for k, v in right.items()}
         # Keeps the tap's scale near one without a norm: the transformer projects it as it is.
         loss = loss + 1e-3 * (row.pow(2).mean() - 1).pow(2)
         return loss, figures
@@ -443,10 +487,14 @@ def read(folder: pathlib.Path, encoder: Encoder) -> None:
 def evaluate(encoder: Encoder, args: argparse.Namespace, n: int = 64) -> dict:
     """Share of attributes a linear head reads right on held-out requests, by task and attribute."""
     batcher, out = Batcher(encoder, args.device), {}
-    for task in ("t2va", "fl2va", "ref2va"):
-        requests = tasks.make([args.seed, 999_999], n, task, split="test")
+    cases = {t: tasks.make([args.seed, 999_999], n, t, split="test") for t in ("t2va", "fl2va", "ref2va")}
+    cases["two_pictures"] = tasks.make([args.seed, 999_999], n, "ref2va", "test", pair_share=1.0)
+    for task, requests in cases.items():
         batch = batcher(requests)
-        row = encoder(batch)[0][torch.arange(n, device=args.device), batch["mask"].sum(1) - 1]
+        tap = encoder(batch)[0]
+        row = tap[torch.arange(n, device=args.device), batch["mask"].sum(1) - 1]
+        _, right = name_loss(encoder, tap, name_targets(encoder, requests, batch["shown"]))
+        out |= {f"{task}.named_{k}": round(float(v), 4) for k, v in right.items()}
         for name, target in object_targets(requests).items():
             target = target.to(args.device).flatten()
             guess = encoder.object_heads[name](row).reshape(2 * n, -1).argmax(-1)
@@ -465,11 +513,15 @@ def main() -> None:
         "--export", type=pathlib.Path, help="write the native files to DIR/text_encoder instead of training"
     )
     parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
+    parser.add_argument(
+        "--pairs", type=float, default=0.5, help="share of requests with two objects (default 0.5)"
+    )
     parser.add_argument("--pictures", action="store_true", help="first stage: the vision tower alone")
     parser.add_argument(
         "--init", type=pathlib.Path, help="start from the weights of this text_encoder/ folder"
     )
     args = parser.parse_args()
+    trainer.check_arguments(args)
     encoder = Encoder(args.tokenizer, args.seed).to(args.device)
     if args.init:
         read(args.init, encoder)
@@ -484,6 +536,7 @@ def main() -> None:
     if args.evaluate:
         print(evaluate(encoder, args))
     elif args.export:
+        trainer.require_complete(args.state, "text")
         write(args.export / "text_encoder", encoder)
     else:
         t.run(step_function(encoder, args))

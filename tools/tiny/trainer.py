@@ -76,22 +76,75 @@ def generator(device: str, seed: int, step: int) -> torch.Generator:
     return torch.Generator(device).manual_seed((seed * 1_000_003 + step) * 7919 + 17)
 
 
+def refuse(field: str, value, rule: str, nearest=None) -> None:
+    """Ends the program with one line about an option."""
+    raise SystemExit(f"--{field} {value}: {rule}" + (f"; nearest: {nearest}" if nearest is not None else ""))
+
+
+def within(args: argparse.Namespace, field: str, low: float, high: float = math.inf) -> None:
+    """Refuses a number outside of low..high."""
+    value = getattr(args, field.replace("-", "_"))
+    if not low <= value <= high:
+        rule = f"must be {low} to {high}" if high < math.inf else f"must be at least {low}"
+        refuse(field, value, rule, high if value > high else low)
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuses values of the shared options that no training can have."""
+    for field, low in (
+        ("seed", 0),
+        ("steps", 0),
+        ("train-minutes", 0),
+        ("run-minutes", 0),
+        ("batch", 1),
+        ("log-every", 1),
+    ):
+        within(args, field, low)
+    within(args, "lr", 1e-9, 1.0)
+    within(args, "end-rate", 0, 1)
+    if args.state.exists() and not args.state.is_dir():
+        refuse("state", args.state, "must be a folder")
+
+
+def _meta(path: pathlib.Path) -> dict:
+    """What a state's JSON file holds; one line if it is damaged."""
+    try:
+        meta = json.loads(path.read_text())
+        return {"files": [], **meta, **{k: meta[k] for k in ("step", "steps", "seconds", "seed")}}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise SystemExit(f"{path}: damaged ({problem}); remove the state to begin anew") from None
+
+
+def _files(state: pathlib.Path, name: str, meta: dict) -> list[pathlib.Path]:
+    """The files of tensors that belong to a state."""
+    found = [state / f for f in meta["files"]] or sorted(state.glob(f"{name}.state-*.safetensors"))
+    for path in found:
+        if not path.exists():
+            raise SystemExit(f"{path}: missing; remove the state to begin anew")
+    return found
+
+
 def is_complete(state: pathlib.Path, name: str) -> bool:
     """True once the training of a component in a state folder has made its last step."""
     path = state / f"{name}.json"
-    if not path.exists():
-        return False
-    meta = json.loads(path.read_text() or "{}")  # empty in the moment it is written
-    return bool(meta) and 0 < meta["steps"] <= meta["step"]
+    meta = _meta(path) if path.exists() else {"steps": 0, "step": 0}
+    return 0 < meta["steps"] <= meta["step"]
+
+
+def require_complete(state: pathlib.Path, name: str) -> None:
+    """Ends the program unless the training of a component has made its last step: what is exported is trained."""
+    if not is_complete(state, name):
+        raise SystemExit(f"{state}: the training of {name} is not complete there")
 
 
 def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> None:
     """Parameters of a trained (or half trained) component into `module`."""
-    tensors: dict[str, torch.Tensor] = {}
-    for path in sorted(state.glob(f"{name}.state-*.safetensors")):
-        tensors.update(load_file(path))
-    if not tensors:
+    path = state / f"{name}.json"
+    if not path.exists():
         raise SystemExit(f"{state}: no state of {name}; train it first")
+    tensors: dict[str, torch.Tensor] = {}
+    for path in _files(state, name, _meta(path)):
+        tensors.update(load_file(path))
     with torch.no_grad():
         for key, p in module.named_parameters():
             p.copy_(tensors["param/" + key])
@@ -152,6 +205,7 @@ class Trainer:
             self.opts.append(Muon(list(matrices), **common))
         self.opt_of = {id(p): self.opts[id(p) in chosen] for p in self.params.values()}
         self.step, self.steps, self.seconds = 0, args.steps, 0.0
+        self.options: dict | None = None  # of the state that is gone on with
         self.curve: list[dict] = []
         self.packed: dict[str, dict[str, torch.Tensor]] = {}  # moments as stored
         args.state.mkdir(parents=True, exist_ok=True)
@@ -159,20 +213,18 @@ class Trainer:
 
     # ---- state ----------------------------------------------------------------------------------------
 
-    def _files(self) -> list[pathlib.Path]:
-        return sorted(self.args.state.glob(f"{self.name}.state-*.safetensors"))
-
     def _load(self) -> None:
         meta_path = self.args.state / f"{self.name}.json"
         if not meta_path.exists():
             return
-        meta = json.loads(meta_path.read_text())
+        meta = _meta(meta_path)
         if meta["seed"] != self.args.seed:
             raise SystemExit(f"{self.name}: the state was trained with --seed {meta['seed']}")
         tensors: dict[str, torch.Tensor] = {}
-        for path in self._files():
+        for path in _files(self.args.state, self.name, meta):
             tensors.update(load_file(path))
-        self.step, self.steps, self.seconds = meta["step"], meta["steps"], meta["seconds"]
+        self.step, self.seconds = meta["step"], meta["seconds"]
+        self.steps, self.options = meta["steps"] or self.steps, meta.get("options")
         with torch.no_grad():
             for key, p in self.params.items():
                 p.copy_(tensors["param/" + key])
@@ -217,27 +269,68 @@ class Trainer:
                 size = 0
             parts[-1][key] = value
             size += nbytes
-        self._replace(parts)
-        (self.args.state / f"{self.name}.curve.jsonl").write_text(
-            "".join(json.dumps(c) + "\n" for c in self.curve)
-        )
         meta = {
             "step": self.step,
             "steps": self.steps,
             "seconds": round(self.seconds, 1),
             "seed": self.args.seed,
+            "options": self._options(),
         }
-        (self.args.state / f"{self.name}.json").write_text(json.dumps(meta) + "\n")
+        self._replace(parts, meta)
 
-    def _replace(self, parts: list[dict[str, torch.Tensor]]) -> None:
-        """New state files beside the old ones, then in their place: a kill leaves one or the other of each."""
-        names = [self.args.state / f"{self.name}.state-{i}.safetensors" for i in range(len(parts))]
-        for path, part in zip(names, parts):
-            save_file(part, path.with_suffix(".part"))
-        for path in names:
-            path.with_suffix(".part").replace(path)
-        for path in set(self._files()) - set(names):
-            path.unlink()
+    def _replace(self, parts: list[dict[str, torch.Tensor]], meta: dict) -> None:
+        """New files of tensors beside the old ones, then the JSON file that names them, then the old ones go: a kill
+        leaves one whole state or the other."""
+        state = self.args.state
+        names = [f"{self.name}.state-{self.step}-{i}.safetensors" for i in range(len(parts))]
+        for name, part in zip(names, parts):
+            save_file(part, state / name)
+        texts = {
+            f"{self.name}.curve.jsonl": "".join(json.dumps(c) + "\n" for c in self.curve),
+            f"{self.name}.json": json.dumps(meta | {"files": names}) + "\n",
+        }
+        for name, value in texts.items():
+            (state / (name + ".part")).write_text(value)
+            (state / (name + ".part")).replace(state / name)
+        for path in state.glob(f"{self.name}.state-*.safetensors"):
+            if path.name not in names:
+                path.unlink()
+
+    def _options(self) -> dict:
+        """The options that a training must keep from run to run."""
+        free = {
+            "state",
+            "seed",
+            "steps",
+            "train_minutes",
+            "run_minutes",
+            "device",
+            "log_every",
+            "export",
+            "evaluate",
+        }
+        free |= {
+            "measure",
+            "cache",
+            "compile",
+            "graphs",
+            "attention",
+            "init",
+            "after",
+            "prepare",
+            "parts",
+            "part",
+            "model",
+        }
+        return {k: str(v) for k, v in sorted(vars(self.args).items()) if k not in free}
+
+    def same_options(self) -> None:
+        """Refuses to go on with other options than the state was begun with."""
+        for key, value in self._options().items():
+            if self.options and self.options.get(key, value) != value:
+                refuse(key.replace("_", "-"), value, "the state was begun with another", self.options[key])
+        if self.args.steps and self.args.steps != self.steps:
+            refuse("steps", self.args.steps, "the state was begun with another", self.steps)
 
     def complete(self) -> bool:
         """True after the last step."""
@@ -258,7 +351,7 @@ class Trainer:
         """Fixes the number of steps from the speed since step `at` at time `t_first`."""
         speed = (self.step - at) / (time.monotonic() - t_first)
         total = self.step + 0.97 * speed * (self.args.train_minutes * 60 - self.seconds)
-        self.steps = max(2, int(total) // ROUND_EVERY) * ROUND_EVERY
+        self.steps = max(int(total) // ROUND_EVERY, self.step // ROUND_EVERY + 1) * ROUND_EVERY
         print(f"{self.name}: {speed:.2f} steps/s, training is {self.steps} steps", flush=True)
 
     def update(self, step_fn: Callable) -> tuple[torch.Tensor, dict, torch.Tensor]:
@@ -280,6 +373,7 @@ class Trainer:
         args, began = self.args, time.monotonic()
         if not self.steps and not args.train_minutes:
             raise SystemExit("give --steps or --train-minutes")
+        self.same_options()
         before, first, t_cal = self.seconds, self.step, 0.0
         last = saved = began
         while not self.steps or self.step < self.steps:
@@ -315,6 +409,8 @@ class Trainer:
                     self.seconds, saved = before + time.monotonic() - began, time.monotonic()
                     self.save()
         self.seconds = before + time.monotonic() - began
+        if self.step > first:
+            self._stop_if_lost(norm)
         if self.step % ROUND_EVERY:
             self._round_moments()
         self.save()

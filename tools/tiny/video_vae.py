@@ -244,6 +244,7 @@ def main() -> None:
     )
     parser.add_argument("--evaluate", action="store_true", help="measure the state instead of training")
     args = parser.parse_args()
+    trainer.check_arguments(args)
     vae = build(args.seed).to(args.device)
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -252,6 +253,9 @@ def main() -> None:
     if args.evaluate:
         print(evaluate(vae, args.seed, args.device))
     elif args.export:
+        for name in ("video_vae", "video_vae_decoder"):
+            if (args.state / f"{name}.json").exists():
+                trainer.require_complete(args.state, name)
         # A second stage that began from shipped files keeps their encoder, so it keeps their statistics.
         other = build(args.seed)
         kept = native.read_video_vae(args.init, other) if args.init else None
