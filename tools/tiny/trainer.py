@@ -35,6 +35,11 @@ ROUND_EVERY = 50
 CALIBRATE = (150, 400)  # steps between which the speed is measured
 SAVE_SECONDS = 120
 FILE_BYTES = 15 * 1024 * 1024
+# Options that may differ from run to run of one training.
+FREE = frozenset(
+    "state seed steps train_minutes run_minutes device log_every export evaluate measure cache compile graphs "
+    "attention init after prepare parts part model".split()
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, batch: int, lr: float) -> None:
@@ -284,7 +289,8 @@ class Trainer:
         state = self.args.state
         names = [f"{self.name}.state-{self.step}-{i}.safetensors" for i in range(len(parts))]
         for name, part in zip(names, parts):
-            save_file(part, state / name)
+            save_file(part, state / (name + ".part"))
+            (state / (name + ".part")).replace(state / name)
         texts = {
             f"{self.name}.curve.jsonl": "".join(json.dumps(c) + "\n" for c in self.curve),
             f"{self.name}.json": json.dumps(meta | {"files": names}) + "\n",
@@ -298,31 +304,7 @@ class Trainer:
 
     def _options(self) -> dict:
         """The options that a training must keep from run to run."""
-        free = {
-            "state",
-            "seed",
-            "steps",
-            "train_minutes",
-            "run_minutes",
-            "device",
-            "log_every",
-            "export",
-            "evaluate",
-        }
-        free |= {
-            "measure",
-            "cache",
-            "compile",
-            "graphs",
-            "attention",
-            "init",
-            "after",
-            "prepare",
-            "parts",
-            "part",
-            "model",
-        }
-        return {k: str(v) for k, v in sorted(vars(self.args).items()) if k not in free}
+        return {k: str(v) for k, v in sorted(vars(self.args).items()) if k not in FREE}
 
     def same_options(self) -> None:
         """Refuses to go on with other options than the state was begun with."""
