@@ -57,8 +57,8 @@ def fingerprint(model: pathlib.Path, parts: tuple[str, ...]) -> str:
     """Tells the weights of some components, and the code that makes requests and encodes them, from others."""
     folders = {"video": ("video_vae",), "text": ("text_encoder", "tokenizer")}
     total = hashlib.sha256()
-    for module in (frozen, grammar, packing, tasks, text, world):
-        total.update(pathlib.Path(module.__file__).read_bytes())
+    for file in [__file__, *(m.__file__ for m in (frozen, grammar, packing, tasks, text, world))]:
+        total.update(pathlib.Path(file).read_bytes())
     for part in parts:
         for folder in folders[part]:
             for path in sorted(p for p in (model / folder).rglob("*") if p.is_file()):
@@ -91,13 +91,18 @@ def tasks_of(partition: str, frames: int) -> list[str]:
     return [t for t in PARTITIONS[partition] if t != "fl2va" or frames == tasks.FRAMES]
 
 
+def starts_of(count: int, step: int, part: tuple[int, int]) -> list[int]:
+    """Where the batches of `step` begin in part I of N of `count` things."""
+    starts = list(range(0, count, step))
+    return starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
+
+
 def encode_videos(
     models: Frozen, scenes: world.Scenes, seed: int, frames: int, part: tuple[int, int]
 ) -> torch.Tensor:
     """Target rows [N, rows, 64] bf16 of the beginnings of scenes, `frames` frames each; of part I of N only."""
     step = 8 * tasks.FRAMES // frames
-    starts = list(range(0, len(scenes), step))
-    starts = starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
+    starts = starts_of(len(scenes), step, part)
     out, progress = [], Progress("videos", len(starts) * step)
     for n, i in enumerate(starts):
         torch.manual_seed(seed * 1_000_003 + i)
@@ -160,8 +165,7 @@ def embed_prompts(
 ) -> dict[tuple, Bucket]:
     """The buckets of requests; of part I of N of them only."""
     step = 64
-    starts = list(range(0, len(requests), step))
-    starts = starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
+    starts = starts_of(len(requests), step, part)
     batcher, progress = text.Batcher(models.encoder, models.device), Progress("prompts", len(starts) * step)
     found: dict[tuple, Bucket] = {}
     for n, i in enumerate(starts):
