@@ -7,7 +7,8 @@
  4. Native files read back what was written, bit for bit.
  5. `muon.Muon` takes the steps of torch.optim.Muon.
  6. Losses and gradients by CUDA graphs are those without (where there is a GPU).
- 7. A training that is stopped and resumed has the same state as one that is not.
+ 7. Hints led astray: which, how far, and that their velocities lead back to the clip.
+ 8. A training that is stopped and resumed has the same state as one that is not.
 
 Needs PyTorch, diffusers and safetensors; skips loudly without. Prints "N passed, N failed, N skipped".
 """
@@ -36,6 +37,7 @@ except ImportError as missing:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
+import astray  # noqa: E402
 import audio_vae  # noqa: E402
 import fast_audio  # noqa: E402
 import flow  # noqa: E402
@@ -44,6 +46,7 @@ import graphs  # noqa: E402
 import muon  # noqa: E402
 import native  # noqa: E402
 import packing  # noqa: E402
+import pool  # noqa: E402
 import tasks  # noqa: E402
 import text  # noqa: E402
 import trainer  # noqa: E402
@@ -253,6 +256,75 @@ def test_guidance() -> None:
     check(torch.equal(target[:at], told[:at]) and torch.equal(target[4], told[4]), "guidance: plain targets")
 
 
+def test_strays() -> None:
+    """Strays are other clips of the same motions, none of a held-out combination; two objects exchange looks or get others."""
+    scenes = world.sample_scenes(2000, [3], 0.5)
+    stray, two = astray.looks(scenes, [4]), scenes.count == 2
+    lone = ~two
+    check(not world.scene_held_out(stray).any(), "strays: held-out combinations")
+    check(
+        bool((stray.colour[lone, 0] != scenes.colour[lone, 0]).all()),
+        "strays: a lone object has its own colour",
+    )
+    check(bool((stray.shape[lone] == scenes.shape[lone]).all()), "strays: a lone object has another shape")
+    exchanged = (
+        two & (stray.colour == scenes.colour[:, ::-1]).all(1) & (stray.shape == scenes.shape[:, ::-1]).all(1)
+    )
+    others = two & ~exchanged
+    check(
+        bool((stray.colour[others] != scenes.colour[others]).all()), "strays: one of two has its own colour"
+    )
+    check(bool((stray.colour[two, 0] != stray.colour[two, 1]).all()), "strays: two of one colour")
+    share = exchanged.sum() / two.sum()
+    check(0.3 < share < 0.6, f"strays: {share:.2f} exchanged")
+    for name in ("count", "background", "rows", "swapped", "size", "motion", "chance"):
+        check(bool((getattr(stray, name) == getattr(scenes, name)).all()), f"strays: {name} differs")
+    later = astray.times(scenes, [4])
+    check(bool((later.chance != scenes.chance).any((1, 2)).all()), "strays: a sound at its own times")
+    check(bool((later.colour == scenes.colour).all()), "strays: a sound of another colour")
+
+
+def batch_of(share: float) -> flow.Batch:
+    """A step's inputs from random clips, so many of their hints led astray."""
+    layout = packing.build([1] * 6, [("first",)], 22, 4, 6)
+    generator = torch.Generator().manual_seed(1)
+    targets = len(layout.video) - layout.video_conditions
+    video, strays = (torch.randn(9, targets, 64, generator=generator) for _ in range(2))
+    bucket = pool.Bucket(layout)
+    for i in range(9):
+        condition = torch.randn(layout.video_conditions, 64, generator=generator)
+        bucket.add(i, i, torch.ones(6, 128), condition)
+    bucket.close()
+    clips = pool.Pool(video, strays, [bucket], 22)
+    clips.audio, clips.audio_strays = (
+        torch.randn(9, len(layout.audio), 16, generator=generator) for _ in range(2)
+    )
+    clips.sound_of = torch.arange(9)
+    args = argparse.Namespace(seed=3, device="cpu", rows=0, batch=400, late=1.5, astray=share)
+    return flow.Batch(clips, {}, 0, args, 5)
+
+
+def test_astray() -> None:
+    """Velocities lead to the clip asked for from every hint. Hints of clips without a prompt, and those that are
+    clear enough, are right."""
+    plain, led = batch_of(0.0), batch_of(0.5)
+    conditions = plain.rows.layout.video_conditions
+    told = led.states.abs().amax((1, 2)) > 0
+    for name, at in (("video", 0), ("audio", 1)):
+        skip = conditions if name == "video" else 0
+        x, y = (getattr(b, name)[:, skip:] for b in (plain, led))
+        t = led.times[:, at, None, None]
+        ends = [h + (1 - t) * getattr(b, name + "_target") for h, b in ((x, plain), (y, led))]
+        error = float((ends[0] - ends[1]).abs().max())
+        check(error < 1e-4, f"astray: {name} ends {error} from its clip")
+        moved = (x != y).any(2).any(1)
+        may = told & (t[:, 0, 0] < flow.ASTRAY)
+        check(not bool((moved & ~may).any()), f"astray: {name} led where it must not be")
+        share = float(moved.sum() / may.sum())
+        check(0.4 < share < 0.6, f"astray: {share:.2f} of {name} led")
+    check(torch.equal(plain.video[:, :conditions], led.video[:, :conditions]), "astray: conditions changed")
+
+
 def test_short() -> None:
     """Short clips are the beginnings of whole ones: latents (the encoder looks at no later frame), rows of sound."""
     tracks = world.Tracks(world.Backend("cpu"), world.sample_scenes(2, 5), tasks.FRAMES)
@@ -334,6 +406,8 @@ def main() -> int:
         test_refusals,
         test_muon,
         test_guidance,
+        test_strays,
+        test_astray,
         test_short,
         test_names,
         test_graphs,

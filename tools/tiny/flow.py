@@ -12,7 +12,8 @@ encoded before the first step (`pool.py`).
 
 so training sees exactly the pairs (t_video, t_audio) that sampling visits, those where looks and motions are
 decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (visual) or clean (sound), at their own
-timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u.
+timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u. A share of what is
+half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why).
 
 Training goes in stages, each started from the one before (`train_flow.sh`):
 
@@ -70,6 +71,7 @@ CONFIG = dict(
 SHIFTS = (12.0, 3.0)
 UNTOLD = 0.1  # share of clips without their prompt
 GUIDED = 0.4  # guidance acts above this u
+ASTRAY = 0.45  # hints are led astray below this t
 
 
 def build(seed: int) -> torch.nn.Module:
@@ -250,12 +252,14 @@ class Batch:
         self.rows = rows[number]
         pick = torch.tensor(rng.integers(0, len(bucket.scene), n), device=args.device)
         self.gen, self.device = trainer.generator(args.device, args.seed, step), args.device
+        self.astray = args.astray
         x = pool.video[bucket.scene[pick]].float()
-        a = pool.audio[pool.sound_of[bucket.request[pick]]].float()
-        told = torch.rand(n, 1, 1, generator=self.gen, device=args.device) >= UNTOLD
+        sound = pool.sound_of[bucket.request[pick]]
+        a = pool.audio[sound].float()
+        told = self._chance(n, 1, 1) >= UNTOLD
         self.states = bucket.states[pick].float() * told
         # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
-        q = torch.arange(n, device=args.device) + torch.rand(n, generator=self.gen, device=args.device)
+        q = torch.arange(n, device=args.device) + self._chance(n)
         self.times = times_of(1 - (1 - q / n) ** args.late)
         self.video, self.video_target = self._mix(x, self.times[:, 0, None, None])
         self.audio, self.audio_target = self._mix(a, self.times[:, 1, None, None])
@@ -264,16 +268,35 @@ class Batch:
             self.video = torch.cat([noised, self.video], 1)
         if bucket.audio is not None:
             self.audio = torch.cat([bucket.audio[pick].float(), self.audio], 1)
+        if args.astray:
+            # Of clips without their prompt none: there only the hint can tell.
+            hints = (
+                self.video[:, bucket.layout.video_conditions :],
+                self.audio[:, bucket.layout.audio_conditions :],
+            )
+            away = (pool.video_strays[bucket.scene[pick]] - x, pool.audio_strays[sound] - a)
+            self._lead(hints[0], self.video_target, away[0], self.times[:, 0, None, None], told)
+            self._lead(hints[1], self.audio_target, away[1], self.times[:, 1, None, None], told)
 
     def tensors(self) -> list[torch.Tensor]:
         """What `losses` takes."""
         inputs = [self.video, self.audio, self.states, self.times]
         return [*inputs, self.video_target, self.audio_target]
 
+    def _chance(self, *shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=self.gen, device=self.device)
+
     def _mix(self, x: torch.Tensor, t) -> tuple[torch.Tensor, torch.Tensor]:
         """x at time t, and the velocity there."""
         noise = torch.randn(x.shape, generator=self.gen, device=self.device)
         return t * x + (1 - t) * noise, x - noise
+
+    def _lead(self, x: torch.Tensor, target: torch.Tensor, away: torch.Tensor, t: torch.Tensor, may) -> None:
+        """Leads a share of the hints `x` that may be led a part of the way `away`, and their velocities back."""
+        led = may & (t < ASTRAY) & (self._chance(len(x), 1, 1) < self.astray)
+        away = led * self._chance(len(x), 1, 1) * t * away
+        x += away
+        target -= away / (1 - t).clamp_min(0.5)
 
 
 def losses(
@@ -371,6 +394,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         ("pairs", 0, 1),
         ("late", 1, 10),
         ("guide", 0, 0.7),
+        ("astray", 0, 0.9),
     ):
         trainer.within(args, field, low, high)
     if args.frames % 17 != 5 or not 22 <= args.frames <= tasks.FRAMES:
@@ -424,6 +448,9 @@ def main() -> None:
         "--late", type=float, default=1.5, help="the higher, the more training near pure noise (default 1.5)"
     )
     parser.add_argument("--guide", type=float, default=0.0, help="guidance to train in, 0 to 0.7 (default 0)")
+    parser.add_argument(
+        "--astray", type=float, default=0.0, help="share of hints to lead astray, 0 to 0.9 (default 0)"
+    )
     parser.add_argument("--wordings", type=int, default=2, help="prompts for every clip and task (default 2)")
     parser.add_argument("--adam", action="store_true", help="Adam for the matrices of the blocks, not Muon")
     parser.add_argument("--graphs", action="store_true", help="launch steps as CUDA graphs, one for a layout")
@@ -435,7 +462,9 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=pathlib.Path, help="folder that keeps what was encoded")
     parser.add_argument(
-        "--prepare", choices=("videos", "prompts"), help="encode so much into --cache, train nothing"
+        "--prepare",
+        choices=("videos", "strays", "prompts"),
+        help="encode so much into --cache, train nothing",
     )
     parser.add_argument(
         "--rows",

@@ -1,13 +1,14 @@
 """Encoded clips for flow training: requests, target rows, text states and condition rows, sorted by layout.
 
-Everything frozen is computed before training, in three stages that need different components:
+Everything frozen is computed before training, in stages that need different components:
 
     videos    target rows of every scene, shared by all partitions    video VAE
+    strays    the same of its stray (`astray.py`), if asked for       video VAE
     prompts   text states and condition pictures of every request     text encoder, video VAE
-    sounds    target rows and sound references                        audio VAE
+    sounds    target rows, their strays and sound references          audio VAE
 
-The first two are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead, side by
-side, by other processes (`flow.py --prepare`, also in parts); the third takes seconds. Clips of one layout
+All but the last are kept in files if a folder is given (`flow.py --cache`), so that they can be made ahead, side by
+side, by other processes (`flow.py --prepare`, also in parts); the last takes seconds. Clips of one layout
 (tags and conditions) form a `Bucket`; a training step draws from one bucket.
 
 Short clips (`--frames` below that of a whole clip) are the beginnings of whole clips, of scenes of their own. They
@@ -25,6 +26,7 @@ from typing import Callable
 
 import torch
 
+import astray
 import frozen
 import grammar
 import packing
@@ -57,7 +59,7 @@ def fingerprint(model: pathlib.Path, parts: tuple[str, ...]) -> str:
     """Tells the weights of some components, and the code that makes requests and encodes them, from others."""
     folders = {"video": ("video_vae",), "text": ("text_encoder", "tokenizer")}
     total = hashlib.sha256()
-    for file in [__file__, *(m.__file__ for m in (frozen, grammar, packing, tasks, text, world))]:
+    for file in [__file__, *(m.__file__ for m in (astray, frozen, grammar, packing, tasks, text, world))]:
         total.update(pathlib.Path(file).read_bytes())
     for part in parts:
         for folder in folders[part]:
@@ -192,28 +194,39 @@ def embed_prompts(
 class Pool:
     """What a training step draws from."""
 
-    def __init__(self, video: torch.Tensor, buckets: list[Bucket], frames: int) -> None:
-        self.video, self.buckets, self.frames = video, buckets, frames
-        self.audio = torch.empty(0)
+    def __init__(
+        self, video: torch.Tensor, strays: torch.Tensor | None, buckets: list[Bucket], frames: int
+    ) -> None:
+        self.video, self.video_strays, self.buckets, self.frames = video, strays, buckets, frames
+        self.audio, self.audio_strays = torch.empty(0), None
         self.sound_of = torch.empty(0)  # row of `audio` of every request
 
     @torch.no_grad()
-    def add_sounds(self, models: Frozen, requests: list[tasks.Request], scenes: world.Scenes) -> None:
-        """Target rows [N, rows, 16] bf16 and the rows of sound references."""
-        heard = [r.scene for r in requests] if requests[0].task == "ref2va" else None
-        count = len(heard) if heard else len(scenes)
-        out, step, progress = [], 32, Progress("sounds", count)
-        for i in range(0, count, step):
-            part = world.concatenate(heard[i : i + step]) if heard else scenes.take(slice(i, i + step))
+    def add_sounds(
+        self, models: Frozen, requests: list[tasks.Request], scenes: world.Scenes, strays_seed
+    ) -> None:
+        """Target rows [N, rows, 16] bf16, those of strays if there is a seed for them, and the rows of sound
+        references."""
+        own = requests[0].task == "ref2va"  # a request has its own sound
+        heard = world.concatenate([r.scene for r in requests]) if own else scenes
+        self.audio = self._sounds(models, heard)
+        if strays_seed is not None:
+            self.audio_strays = self._sounds(models, astray.times(heard, strays_seed))
+        self.sound_of = torch.arange(len(requests), device=self.audio.device) % len(heard)
+        for bucket in self.buckets:
+            if bucket.layout.audio_conditions:
+                bucket.audio = self._references(models, [requests[i] for i in bucket.request.tolist()])
+
+    def _sounds(self, models: Frozen, scenes: world.Scenes) -> torch.Tensor:
+        """Rows of the sound of scenes' clips."""
+        out, step, progress = [], 32, Progress("sounds", len(scenes))
+        for i in range(0, len(scenes), step):
+            part = scenes.take(slice(i, i + step))
             tracks = world.Tracks(world.Backend(models.device), part, tasks.FRAMES)
             sound = world.synthesise(tracks, 0, world.frames_to_hops(self.frames))
             out.append(models.encode_audio(sound).to(torch.bfloat16))
             progress(i + step)
-        self.audio = torch.cat(out)
-        self.sound_of = torch.arange(len(requests), device=self.audio.device) % count
-        for bucket in self.buckets:
-            if bucket.layout.audio_conditions:
-                bucket.audio = self._references(models, [requests[i] for i in bucket.request.tolist()])
+        return torch.cat(out)
 
     @staticmethod
     def _references(models: Frozen, requests: list[tasks.Request]) -> torch.Tensor:
@@ -224,15 +237,17 @@ class Pool:
 
 
 def prepare(args, stage: str) -> list:
-    """What a stage makes, one value a part, each from its file if that is there: rows of "videos", buckets of
-    "prompts". `args.part` asks for one part only."""
-    needs = ("video",) if stage == "videos" else ("video", "text")
+    """What a stage makes, one value a part, each from its file if that is there: rows of "videos" or "strays",
+    buckets of "prompts". `args.part` asks for one part only."""
+    needs = ("video", "text") if stage == "prompts" else ("video",)
     name = f"{args.clips}x{args.frames}-{args.pairs}-{args.seed}-{fingerprint(args.model, needs)}"
-    name = f"videos-{name}" if stage == "videos" else f"{args.partition}-{args.wordings}x{name}"
+    name = f"{args.partition}-{args.wordings}x{name}" if stage == "prompts" else f"{stage}-{name}"
 
     def make(part: tuple[int, int]):
         models, scenes = Frozen(args.model, args.device, needs), scenes_of(args)
-        if stage == "videos":
+        if stage == "strays":
+            scenes = astray.looks(scenes, [args.seed, 51])
+        if stage != "prompts":
             return encode_videos(models, scenes, args.seed, args.frames, part)
         requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
         return embed_prompts(models, scenes, requests, args.frames, part)
@@ -247,6 +262,7 @@ def prepare(args, stage: str) -> list:
 def load(args) -> Pool:
     """All stages."""
     video = torch.cat(prepare(args, "videos"))
+    strays = torch.cat(prepare(args, "strays")) if args.astray else None
     scenes, found = scenes_of(args), {}
     for part in prepare(args, "prompts"):
         for key, bucket in part.items():
@@ -255,7 +271,8 @@ def load(args) -> Pool:
             else:
                 found[key] = bucket
     print(f"prompts: {len(found)} layouts", flush=True)
-    pool = Pool(video, list(found.values()), args.frames)
+    pool = Pool(video, strays, list(found.values()), args.frames)
     requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
-    pool.add_sounds(Frozen(args.model, args.device, ("audio",)), requests, scenes)
+    models = Frozen(args.model, args.device, ("audio",))
+    pool.add_sounds(models, requests, scenes, [args.seed, 52] if args.astray else None)
     return pool

@@ -1,0 +1,44 @@
+"""Clips that are not as asked, for hints that training must not follow.
+
+A clip half denoised hints at what it will be. In training data hints are always right, so a model learns to read looks
+from them as soon as they can be seen, and trusts words less; in sampling a hint comes from the model's own earlier
+evaluations, and a wrong one (a tinge of green where blue was asked for) is never mended. The same holds between sound
+and picture: a tick that has begun to sound at the wrong time stays there. So `flow.py --astray` leads some hints astray:
+
+    x_t = t h + (1 - t) noise, h between the clip x_0 and a stray of it;   the model predicts (x_0 - x_t) / (1 - t)
+
+A stray picture moves as the clip does but wears other colours, or the two objects exchange their looks. A stray sound is
+that of the same objects somewhere else at other times. No stray shows a held-out combination.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+import world
+
+EXCHANGED = 0.5  # share of strays of two objects that exchange their looks
+
+
+def looks(scenes: world.Scenes, seed) -> world.Scenes:
+    """The scenes with other colours, or with looks exchanged."""
+    rng = np.random.default_rng(seed)
+    shape, colour = scenes.shape.copy(), scenes.colour.copy()
+    left = np.arange(len(scenes))
+    while len(left):
+        n, pair = len(left), scenes.count[left] == 2
+        exchanged = pair & (rng.random(n) < EXCHANGED)
+        other = (scenes.colour[left] + rng.integers(1, len(world.COLOURS), (n, 2))) % len(world.COLOURS)
+        colour[left] = np.where(exchanged[:, None], scenes.colour[left, ::-1], other)
+        shape[left] = np.where(exchanged[:, None], scenes.shape[left, ::-1], scenes.shape[left])
+        stray = dataclasses.replace(scenes, shape=shape, colour=colour).take(left)
+        left = left[world.scene_held_out(stray) | pair & (stray.colour[:, 0] == stray.colour[:, 1])]
+    return dataclasses.replace(scenes, shape=shape, colour=colour)
+
+
+def times(scenes: world.Scenes, seed) -> world.Scenes:
+    """The scenes with other places, speeds and directions."""
+    rng = np.random.default_rng(seed)
+    return dataclasses.replace(scenes, chance=rng.random(scenes.chance.shape).astype(np.float32))
