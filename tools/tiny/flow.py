@@ -296,7 +296,7 @@ class Batch:
         led = may & (t < ASTRAY) & (self._chance(len(x), 1, 1) < self.astray)
         away = led * self._chance(len(x), 1, 1) * t * away
         x += away
-        target -= away / (1 - t).clamp_min(0.5)
+        target -= away / (1 - t).clamp_min(0.5)  # the clamp: no 0 / 0 where nothing is led
 
 
 def losses(

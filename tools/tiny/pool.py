@@ -100,12 +100,13 @@ def starts_of(count: int, step: int, part: tuple[int, int]) -> list[int]:
 
 
 def encode_videos(
-    models: Frozen, scenes: world.Scenes, seed: int, frames: int, part: tuple[int, int]
+    models: Frozen, scenes: world.Scenes, seed: int, frames: int, part: tuple[int, int], what: str
 ) -> torch.Tensor:
-    """Target rows [N, rows, 64] bf16 of the beginnings of scenes, `frames` frames each; of part I of N only."""
+    """Target rows [N, rows, 64] bf16 of the beginnings of scenes, `frames` frames each; of part I of N only. `what` names
+    them in progress lines."""
     step = 8 * tasks.FRAMES // frames
     starts = starts_of(len(scenes), step, part)
-    out, progress = [], Progress("videos", len(starts) * step)
+    out, progress = [], Progress(what, len(starts) * step)
     for n, i in enumerate(starts):
         torch.manual_seed(seed * 1_000_003 + i)
         tracks = world.Tracks(world.Backend(models.device), scenes.take(slice(i, i + step)), tasks.FRAMES)
@@ -248,7 +249,7 @@ def prepare(args, stage: str) -> list:
         if stage == "strays":
             scenes = astray.looks(scenes, [args.seed, 51])
         if stage != "prompts":
-            return encode_videos(models, scenes, args.seed, args.frames, part)
+            return encode_videos(models, scenes, args.seed, args.frames, part, stage)
         requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
         return embed_prompts(models, scenes, requests, args.frames, part)
 
