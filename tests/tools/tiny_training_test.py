@@ -23,6 +23,8 @@ import sys
 import tempfile
 import warnings
 
+import numpy as np
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 warnings.filterwarnings("ignore")
@@ -279,9 +281,45 @@ def test_strays() -> None:
     check(0.3 < share < 0.6, f"strays: {share:.2f} exchanged")
     for name in ("count", "background", "rows", "swapped", "size", "motion", "chance"):
         check(bool((getattr(stray, name) == getattr(scenes, name)).all()), f"strays: {name} differs")
-    later = astray.times(scenes, [4])
-    check(bool((later.chance != scenes.chance).any((1, 2)).all()), "strays: a sound at its own times")
-    check(bool((later.colour == scenes.colour).all()), "strays: a sound of another colour")
+
+
+def test_stray_ticks() -> None:
+    """In stray sounds ticks come at other times, and nothing else differs."""
+    scenes = world.sample_scenes(300, [3], 0.0)
+    scenes = scenes.take(np.flatnonzero(scenes.motion[:, 0] == world.BOUNCE)[:8])
+    tracks = world.Tracks(world.Backend(), scenes, tasks.FRAMES)
+    delay = astray.tick_delay(tracks, [4])
+    check(
+        bool((delay != 0).all()) and abs(delay).max() == astray.TICK_HOPS, "strays: ticks at their own times"
+    )
+    hop, _, valid = tracks.bounces()
+    silent = np.zeros(delay.shape) + 10_000  # ticks after the end
+    plain, without, stray = (world.synthesise(tracks, tick_delay=d) for d in (None, silent, delay))
+    hops = plain.shape[-1] // world.HOP
+
+    def heard(sound: np.ndarray, i: int) -> set[int]:
+        away = np.abs(sound[i] - without[i]).reshape(2, hops, world.HOP).max((0, 2))
+        return set(np.flatnonzero(away > 1e-3).tolist())
+
+    for i in range(len(scenes)):
+        at = hop[i, 0][valid[i, 0]].astype(int)
+        moved = at + delay[i, 0][valid[i, 0]]
+        check(heard(plain, i) == {h for h in at if h < hops}, f"ticks of clip {i}")
+        check(heard(stray, i) == {h for h in moved if 0 <= h < hops}, f"stray ticks of clip {i}")
+
+
+def test_bounces() -> None:
+    """A training can be given more bounces than the world has, and else the same scenes."""
+    args = argparse.Namespace(seed=3, frames=tasks.FRAMES, clips=4000, pairs=0.4, bounces=1)
+
+    def share(scenes: world.Scenes) -> float:
+        bounce = scenes.motion == world.BOUNCE
+        return float((bounce[:, 0] | bounce[:, 1] & (scenes.count == 2)).mean())
+
+    once, args.bounces = share(pool.scenes_of(args)), 2
+    more = pool.scenes_of(args)
+    check(len(more) == 4000 and not world.scene_held_out(more).any(), "bounces: other scenes")
+    check(1.6 * once < share(more) < 2.4 * once, f"bounces: {once:.2f} become {share(more):.2f}")
 
 
 def batch_of(share: float) -> flow.Batch:
@@ -290,7 +328,7 @@ def batch_of(share: float) -> flow.Batch:
     generator = torch.Generator().manual_seed(1)
     targets = len(layout.video) - layout.video_conditions
     video, strays = (torch.randn(9, targets, 64, generator=generator) for _ in range(2))
-    bucket = pool.Bucket(layout)
+    bucket = pool.Bucket(layout, [("first",)])
     for i in range(9):
         condition = torch.randn(layout.video_conditions, 64, generator=generator)
         bucket.add(i, i, torch.ones(6, 128), condition)
@@ -407,6 +445,8 @@ def main() -> int:
         test_muon,
         test_guidance,
         test_strays,
+        test_stray_ticks,
+        test_bounces,
         test_astray,
         test_short,
         test_names,

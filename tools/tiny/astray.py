@@ -7,8 +7,9 @@ and picture: a tick that has begun to sound at the wrong time stays there. So `f
 
     x_t = t h + (1 - t) noise, h between the clip x_0 and a stray of it;   the model predicts (x_0 - x_t) / (1 - t)
 
-A stray picture moves as the clip does but wears other colours, or the two objects exchange their looks. A stray sound is
-that of the same objects somewhere else at other times. No stray shows a held-out combination.
+A stray picture moves as the clip does but wears other colours, or the two objects exchange their looks. In a stray sound
+the ticks come somewhat too early or too late. (Sounds of other places and times altogether were too far astray: ticks
+came late or not at all.) No stray shows a held-out combination.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import world
 
 EXCHANGED = 0.5  # share of strays of two objects that exchange their looks
+TICK_HOPS = 8  # of a fortieth of a second, that ticks are away at most
 
 
 def looks(scenes: world.Scenes, seed) -> world.Scenes:
@@ -38,7 +40,8 @@ def looks(scenes: world.Scenes, seed) -> world.Scenes:
     return dataclasses.replace(scenes, shape=shape, colour=colour)
 
 
-def times(scenes: world.Scenes, seed) -> world.Scenes:
-    """The scenes with other places, speeds and directions."""
+def tick_delay(tracks: world.Tracks, seed) -> np.ndarray:
+    """[B, 2, N] hops by which each tick of the tracks comes too late (or too early, below 0); never 0."""
     rng = np.random.default_rng(seed)
-    return dataclasses.replace(scenes, chance=rng.random(scenes.chance.shape).astype(np.float32))
+    shape = tuple(tracks.bounces()[2].shape)
+    return rng.integers(1, TICK_HOPS + 1, shape) * rng.choice((-1, 1), shape)

@@ -332,8 +332,9 @@ def losses(
 
 def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     """step -> (loss, figures)."""
-    # A request without keyframes or references tells least and has most to learn: drawn twice as often.
-    weights = np.array([1.0 if b.layout.video_conditions else 2.0 for b in pool.buckets])
+    # A request without keyframes or references tells least and has most to learn, and one with a reference video is rare
+    # and has to find in it what no word says: drawn twice as often.
+    weights = np.array([2.0 if not b.kinds or "video" in b.kinds else 1.0 for b in pool.buckets])
     have = np.array([len(b.scene) for b in pool.buckets])
     drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])
     few = have < drawn / 2  # would show the same clips twice and more in every step
@@ -388,6 +389,7 @@ def check_arguments(args: argparse.Namespace) -> None:
     trainer.check_arguments(args)
     for field, low, high in (
         ("clips", 1, math.inf),
+        ("bounces", 1, math.inf),
         ("wordings", 1, math.inf),
         ("parts", 1, math.inf),
         ("rows", 0, math.inf),
@@ -443,6 +445,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--pairs", type=float, default=0.35, help="share of scenes with two objects (default 0.35)"
+    )
+    parser.add_argument(
+        "--bounces",
+        type=int,
+        default=1,
+        help="times as many bounces as the world has: ticks are rare (default 1)",
     )
     parser.add_argument(
         "--late", type=float, default=1.5, help="the higher, the more training near pure noise (default 1.5)"

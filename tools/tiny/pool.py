@@ -24,6 +24,7 @@ import pathlib
 import time
 from typing import Callable
 
+import numpy as np
 import torch
 
 import astray
@@ -83,9 +84,14 @@ class Progress:
 
 
 def scenes_of(args) -> world.Scenes:
-    """The scenes of a training: others for every length of clips."""
+    """The scenes of a training: others for every length of clips. Bounces are `args.bounces` times as many as the world
+    has, chosen from so many more scenes."""
     seed = [args.seed, 31] + [args.frames] * (args.frames < tasks.FRAMES)
-    return world.sample_scenes(args.clips, seed, pair_share=args.pairs)
+    scenes = world.sample_scenes(args.clips * args.bounces, seed, pair_share=args.pairs)
+    bounce = scenes.motion == world.BOUNCE
+    bounce[:, 1] &= scenes.count == 2
+    first = np.argsort(~bounce.any(1), kind="stable")[: args.clips]
+    return scenes.take(np.sort(first))
 
 
 def tasks_of(partition: str, frames: int) -> list[str]:
@@ -119,8 +125,9 @@ def encode_videos(
 class Bucket:
     """Requests that share a layout: values on the device, bf16."""
 
-    def __init__(self, layout: packing.Layout) -> None:
+    def __init__(self, layout: packing.Layout, kinds: list[tuple]) -> None:
         self.layout = layout
+        self.kinds = [kind for kind, *_ in kinds]  # of the conditions
         self.scene: list[int] = []  # row of `Pool.video`
         self.request: list[int] = []  # row of `Pool.audio`
         self.states: list[torch.Tensor] = []
@@ -179,7 +186,8 @@ def embed_prompts(
         for j, (shown, conditions) in enumerate(zip(batch["shown"], brought)):
             key = (tuple(shown.tags), tuple(conditions.kinds))
             if key not in found:
-                found[key] = Bucket(packing.build(shown.tags, conditions.kinds, frames, GRID, GRID))
+                layout = packing.build(shown.tags, conditions.kinds, frames, GRID, GRID)
+                found[key] = Bucket(layout, conditions.kinds)
             found[key].add(
                 (i + j) % len(scenes),
                 i + j,
@@ -212,19 +220,20 @@ class Pool:
         heard = world.concatenate([r.scene for r in requests]) if own else scenes
         self.audio = self._sounds(models, heard)
         if strays_seed is not None:
-            self.audio_strays = self._sounds(models, astray.times(heard, strays_seed))
+            self.audio_strays = self._sounds(models, heard, strays_seed)
         self.sound_of = torch.arange(len(requests), device=self.audio.device) % len(heard)
         for bucket in self.buckets:
             if bucket.layout.audio_conditions:
                 bucket.audio = self._references(models, [requests[i] for i in bucket.request.tolist()])
 
-    def _sounds(self, models: Frozen, scenes: world.Scenes) -> torch.Tensor:
-        """Rows of the sound of scenes' clips."""
+    def _sounds(self, models: Frozen, scenes: world.Scenes, strays_seed=None) -> torch.Tensor:
+        """Rows of the sound of scenes' clips, or of strays of it."""
         out, step, progress = [], 32, Progress("sounds", len(scenes))
         for i in range(0, len(scenes), step):
             part = scenes.take(slice(i, i + step))
             tracks = world.Tracks(world.Backend(models.device), part, tasks.FRAMES)
-            sound = world.synthesise(tracks, 0, world.frames_to_hops(self.frames))
+            delay = None if strays_seed is None else astray.tick_delay(tracks, [*strays_seed, i])
+            sound = world.synthesise(tracks, 0, world.frames_to_hops(self.frames), delay)
             out.append(models.encode_audio(sound).to(torch.bfloat16))
             progress(i + step)
         return torch.cat(out)
@@ -241,7 +250,9 @@ def prepare(args, stage: str) -> list:
     """What a stage makes, one value a part, each from its file if that is there: rows of "videos" or "strays",
     buckets of "prompts". `args.part` asks for one part only."""
     needs = ("video", "text") if stage == "prompts" else ("video",)
-    name = f"{args.clips}x{args.frames}-{args.pairs}-{args.seed}-{fingerprint(args.model, needs)}"
+    name = (
+        f"{args.clips}x{args.frames}-{args.pairs}-{args.bounces}-{args.seed}-{fingerprint(args.model, needs)}"
+    )
     name = f"{args.partition}-{args.wordings}x{name}" if stage == "prompts" else f"{stage}-{name}"
 
     def make(part: tuple[int, int]):

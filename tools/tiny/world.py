@@ -440,8 +440,11 @@ def tick_wave() -> np.ndarray:
     return (TICK_LEVEL * bell * np.sin(2 * math.pi * TICK_HZ * time)).astype(np.float32)
 
 
-def synthesise(tracks: Tracks, first_hop: int = 0, hops: int | None = None):
-    """Sound [B, 2, 800 * hops] in -1..1, from `first_hop` on."""
+def synthesise(
+    tracks: Tracks, first_hop: int = 0, hops: int | None = None, tick_delay: np.ndarray | None = None
+):
+    """Sound [B, 2, 800 * hops] in -1..1, from `first_hop` on. `tick_delay` [B, 2, N], in hops, makes ticks come at other
+    times than their bounces."""
     backend, xp, s = tracks.backend, tracks.backend.xp, tracks.scenes
     hops = frames_to_hops(tracks.frames) - first_hop if hops is None else hops
     edge = (backend.arange(hops + 1) + float(first_hop)) / HOPS_PER_SECOND
@@ -458,15 +461,16 @@ def synthesise(tracks: Tracks, first_hop: int = 0, hops: int | None = None):
         a, b = gains[:, k, :, :-1, None], gains[:, k, :, 1:, None]
         voice = note[:, k][:, None] * (a + (b - a) * ramp)
         out = voice if out is None else out + voice
-    return _add_ticks(tracks, out.reshape(len(s), 2, hops * HOP), first_hop)
+    return _add_ticks(tracks, out.reshape(len(s), 2, hops * HOP), first_hop, tick_delay)
 
 
-def _add_ticks(tracks: Tracks, audio, first_hop: int):
+def _add_ticks(tracks: Tracks, audio, first_hop: int, delay: np.ndarray | None):
     """Adds the ticks of all bounces; they are few, so one at a time."""
     xp = tracks.backend.xp
     hop, wall, valid = tracks.bounces()
     if xp is not np:
         hop, wall, valid = (a.cpu().numpy() for a in (hop, wall, valid))
+    hop = hop if delay is None else hop + delay
     wave, total = tracks.backend.const(tick_wave()), audio.shape[-1] // HOP
     for b, k, n in zip(*np.nonzero(valid)):
         at = int(hop[b, k, n]) - first_hop
