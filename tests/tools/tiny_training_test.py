@@ -234,28 +234,41 @@ def step_inputs(layout: packing.Layout, batch: int) -> list[torch.Tensor]:
 
 def test_guidance() -> None:
     """A model whose velocities are its guided targets has no loss; targets of small u and of clips without a prompt
-    are the plain ones."""
+    are the plain ones. Without the prompt means without references, but with keyframes."""
     torch.manual_seed(0)
     model, weight = shaken(flow.build(1)), 0.4
-    layout = packing.build([1] * 6, [("first",)], 22, 4, 6)
-    rows, at = flow.Rows(layout, "cpu"), flow.guided_from(5, 1.5)
-    video, audio, states, times, *_ = step_inputs(layout, 5)
-    states[4] = 0
-    with torch.no_grad():
-        told, sound = flow.forward(model, rows, video, audio, states, times)
-        untold, _ = flow.forward(model, rows, video, audio, torch.zeros_like(states), times)
-        told, untold = (t[:, layout.video_conditions :] for t in (told, untold))
-        target = told.clone()
-        target[at:] = untold[at:] + (1 - weight) * (told[at:] - untold[at:])
-        args = (video, audio, states, times, target, sound)
-        v, a = flow.losses(model, rows, flow._block, (weight, at), *args)
-        plain, _ = flow.losses(model, rows, flow._block, (0.0, at), *args)
-    check(0 < at < 4, f"guidance: begins at clip {at} of 5")
-    check(
-        float(v) < 1e-10 and float(a) < 1e-10, f"guidance: losses {float(v)}, {float(a)} at the fixed point"
-    )
-    check(float(plain) > 1e-6, f"guidance: the plain loss is {float(plain)} there")
-    check(torch.equal(target[:at], told[:at]) and torch.equal(target[4], told[4]), "guidance: plain targets")
+    for kind in (("first",), ("image", 4, 6)):
+        layout = packing.build([1] * 6, [kind, ("audio", 3)] if kind[0] == "image" else [kind], 22, 4, 6)
+        counts = (layout.video_conditions, layout.audio_conditions)
+        rows, at = flow.Rows(layout, "cpu"), flow.guided_from(5, 1.5)
+        video, audio, states, times, *_ = step_inputs(layout, 5)
+        states[4] = 0
+        free_video, free_audio = video.clone(), audio.clone()
+        if kind[0] == "image":
+            for x, n in ((video[4], counts[0]), (audio[4], counts[1])):
+                x[:n] = 0
+            free_video[:, : counts[0]], free_audio[:, : counts[1]] = 0, 0
+        with torch.no_grad():
+            told = flow.forward(model, rows, video, audio, states, times)
+            free = flow.forward(model, rows, free_video, free_audio, torch.zeros_like(states), times)
+            targets = []
+            for t, f, n in zip(told, free, counts):
+                targets.append(t[:, n:].clone())
+                targets[-1][at:] = f[at:, n:] + (1 - weight) * (t[at:, n:] - f[at:, n:])
+            args = (video, audio, states, times, *targets)
+            v, a = flow.losses(model, rows, flow._block, (weight, at), *args)
+            plain = flow.losses(model, rows, flow._block, (0.0, at), *args)
+        check(0 < at < 4, f"guidance: begins at clip {at} of 5")
+        check(
+            float(v) < 1e-10 and float(a) < 1e-10,
+            f"guidance: losses {float(v)}, {float(a)} at the fixed point",
+        )
+        check(min(map(float, plain)) > 1e-7, f"guidance: the plain losses are {plain} there")
+        for t, told_one, n in zip(targets, told, counts):
+            check(torch.equal(t[:at], told_one[:at, n:]), "guidance: plain targets below")
+            check(
+                torch.allclose(t[4], told_one[4, n:], atol=1e-6), "guidance: plain targets without a prompt"
+            )
 
 
 def test_strays() -> None:
@@ -265,16 +278,18 @@ def test_strays() -> None:
     lone = ~two
     check(not world.scene_held_out(stray).any(), "strays: held-out combinations")
     check(
-        bool((stray.colour[lone, 0] != scenes.colour[lone, 0]).all()),
-        "strays: a lone object has its own colour",
+        bool(((stray.colour != scenes.colour) | (stray.shape != scenes.shape))[lone, 0].all()),
+        "strays: a lone object looks as asked",
     )
-    check(bool((stray.shape[lone] == scenes.shape[lone]).all()), "strays: a lone object has another shape")
+    for name, one in (("colour", stray.colour != scenes.colour), ("shape", stray.shape != scenes.shape)):
+        check(0.5 < one[lone, 0].mean() < 0.8, f"strays: {one[lone, 0].mean():.2f} have another {name}")
     exchanged = (
         two & (stray.colour == scenes.colour[:, ::-1]).all(1) & (stray.shape == scenes.shape[:, ::-1]).all(1)
     )
     others = two & ~exchanged
     check(
-        bool((stray.colour[others] != scenes.colour[others]).all()), "strays: one of two has its own colour"
+        bool(((stray.colour != scenes.colour) | (stray.shape != scenes.shape))[others].all()),
+        "strays: one of two looks as asked",
     )
     check(bool((stray.colour[two, 0] != stray.colour[two, 1]).all()), "strays: two of one colour")
     share = exchanged.sum() / two.sum()
@@ -322,13 +337,14 @@ def test_bounces() -> None:
     check(1.6 * once < share(more) < 2.4 * once, f"bounces: {once:.2f} become {share(more):.2f}")
 
 
-def batch_of(share: float) -> flow.Batch:
-    """A step's inputs from random clips, so many of their hints led astray."""
-    layout = packing.build([1] * 6, [("first",)], 22, 4, 6)
+def batch_of(share: float, condition_kind: str = "first") -> flow.Batch:
+    """A step's inputs from random clips with one visual condition, so many of their hints led astray."""
+    kinds = [("first",) if condition_kind == "first" else (condition_kind, 4, 6)]
+    layout = packing.build([1] * 6, kinds, 22, 4, 6)
     generator = torch.Generator().manual_seed(1)
     targets = len(layout.video) - layout.video_conditions
     video, strays = (torch.randn(9, targets, 64, generator=generator) for _ in range(2))
-    bucket = pool.Bucket(layout, [("first",)])
+    bucket = pool.Bucket(layout, kinds)
     for i in range(9):
         condition = torch.randn(layout.video_conditions, 64, generator=generator)
         bucket.add(i, i, torch.ones(6, 128), condition)
@@ -339,7 +355,7 @@ def batch_of(share: float) -> flow.Batch:
     )
     clips.sound_of = torch.arange(9)
     args = argparse.Namespace(seed=3, device="cpu", rows=0, batch=400, late=1.5, astray=share)
-    return flow.Batch(clips, {}, 0, args, 5)
+    return flow.Batch(clips, bucket, flow.Rows(layout, "cpu"), args, 5)
 
 
 def test_astray() -> None:
@@ -361,6 +377,41 @@ def test_astray() -> None:
         share = float(moved.sum() / may.sum())
         check(0.4 < share < 0.6, f"astray: {share:.2f} of {name} led")
     check(torch.equal(plain.video[:, :conditions], led.video[:, :conditions]), "astray: conditions changed")
+
+
+def test_untold() -> None:
+    """Clips without their prompt have no references either, in training and for guidance; keyframes stay."""
+    for kind in ("first", "image"):
+        b = batch_of(0.0, kind)
+        told = b.states.abs().amax((1, 2)) > 0
+        shown = b.video[:, : b.rows.layout.video_conditions].abs().amax((1, 2)) > 0
+        check(0.8 < float(told.float().mean()) < 0.98, "untold: one clip in ten")
+        check(torch.equal(shown, told if kind == "image" else torch.ones_like(told)), f"untold: {kind} rows")
+        video, audio, states = flow.untold(b.rows, b.video, b.audio, b.states)
+        count = b.rows.layout.video_conditions
+        check(
+            torch.equal(video[:, count:], b.video[:, count:]) and torch.equal(audio, b.audio),
+            "untold: targets",
+        )
+        check(bool((states == 0).all()), "untold: states")
+        check(bool((video[:, :count] == 0).all()) == (kind == "image"), f"untold: {kind} rows for guidance")
+
+
+def test_chances() -> None:
+    """Steps draw from both pools alike, from buckets by their size, from those with reference videos more often."""
+    layouts = [packing.build([1] * n, [], 22, 4, 6) for n in (5, 6, 7, 8)]
+    sizes, kinds = (40, 80, 40, 3), (
+        [("image", 4, 6)],
+        [("image", 4, 6)],
+        [("video", 2, 4, 6)],
+        [("image", 4, 6)],
+    )
+    buckets = []
+    for layout, size, kind in zip(layouts, sizes, kinds):
+        buckets.append(pool.Bucket(layout, kind))
+        buckets[-1].scene = list(range(size))
+    found = flow.chances(pool.Pool(torch.empty(0), None, buckets, 22), argparse.Namespace(rows=0, batch=16))
+    check(np.allclose(found / found[0], [1, 2, 2, 0]), f"chances: {found}")
 
 
 def test_short() -> None:
@@ -448,6 +499,8 @@ def main() -> int:
         test_stray_ticks,
         test_bounces,
         test_astray,
+        test_untold,
+        test_chances,
         test_short,
         test_names,
         test_graphs,

@@ -7,7 +7,7 @@ and picture: a tick that has begun to sound at the wrong time stays there. So `f
 
     x_t = t h + (1 - t) noise, h between the clip x_0 and a stray of it;   the model predicts (x_0 - x_t) / (1 - t)
 
-A stray picture moves as the clip does but wears other colours, or the two objects exchange their looks. In a stray sound
+A stray picture moves as the clip does but shows other colours or shapes, or the two objects exchange their looks. In a stray sound
 the ticks come somewhat too early or too late. (Sounds of other places and times altogether were too far astray: ticks
 came late or not at all.) No stray shows a held-out combination.
 """
@@ -25,16 +25,19 @@ TICK_HOPS = 8  # of a fortieth of a second, that ticks are away at most
 
 
 def looks(scenes: world.Scenes, seed) -> world.Scenes:
-    """The scenes with other colours, or with looks exchanged."""
+    """The scenes with another colour, shape or both for every object, or with looks exchanged."""
     rng = np.random.default_rng(seed)
     shape, colour = scenes.shape.copy(), scenes.colour.copy()
     left = np.arange(len(scenes))
     while len(left):
         n, pair = len(left), scenes.count[left] == 2
         exchanged = pair & (rng.random(n) < EXCHANGED)
-        other = (scenes.colour[left] + rng.integers(1, len(world.COLOURS), (n, 2))) % len(world.COLOURS)
-        colour[left] = np.where(exchanged[:, None], scenes.colour[left, ::-1], other)
-        shape[left] = np.where(exchanged[:, None], scenes.shape[left, ::-1], scenes.shape[left])
+        changes = rng.integers(3, size=(n, 2))  # the colour, the shape, both
+        for look, total, alone in ((colour, len(world.COLOURS), 0), (shape, len(world.SHAPES), 1)):
+            own = (scenes.colour if look is colour else scenes.shape)[left]
+            other = (own + rng.integers(1, total, (n, 2))) % total
+            look[left] = np.where((changes == alone) | (changes == 2), other, own)
+            look[left] = np.where(exchanged[:, None], own[:, ::-1], look[left])
         stray = dataclasses.replace(scenes, shape=shape, colour=colour).take(left)
         left = left[world.scene_held_out(stray) | pair & (stray.colour[:, 0] == stray.colour[:, 1])]
     return dataclasses.replace(scenes, shape=shape, colour=colour)

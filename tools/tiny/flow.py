@@ -15,16 +15,17 @@ decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (vis
 timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u. A share of what is
 half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why).
 
-Training goes in stages, each started from the one before (`train_flow.sh`):
+A share of the steps can show short clips (`--short`): beginnings of clips of two objects, five times as many a step as whole
+ones, because which looks belong to which of the two is learnt from the number of clips.
 
- 1. The first 22 frames of clips (`--frames 22`), many a step: what words and references mean is learnt from the
-    number of clips, and these cost a fifth of whole ones.
- 2. Whole clips.
- 3. Whole clips, guided (`--guide W`). The released model makes one evaluation a step, without classifier-free guidance;
-    so guidance is trained in. One clip in ten has its text states zeroed (in all stages), and where looks are
-    decided (u > GUIDED) the video target becomes
-        x_0 - noise + W (v(prompt) - v(zeros)),    both v the model's own, held fixed,
-    whose fixed point is guidance by 1 / (1 - W).
+The released model makes one evaluation a step, without classifier-free guidance; so guidance is trained in (`--guide W`).
+One clip in ten has its text states and references zeroed, and where looks, motions and ticks are decided (u > GUIDED)
+the targets of picture and sound become
+
+    x_0 - noise + W (v(prompt) - v(zeros)),    both v the model's own, held fixed,
+
+whose fixed point is guidance by 1 / (1 - W). A training from nothing goes half its time without guidance and strays
+(`train_flow.sh`).
 
 `forward` below is the reference module's forward for a batch with a timestep per clip; `tests/tools` holds
 the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encoded clips (`pool.py`), files
@@ -50,7 +51,7 @@ import packing
 import tasks
 import text
 import trainer
-from pool import PARTITIONS, Pool, load, prepare
+from pool import PARTITIONS, Bucket, Pool, load, prepare
 
 CONFIG = dict(
     num_attention_heads=3,
@@ -70,6 +71,8 @@ CONFIG = dict(
 )
 SHIFTS = (12.0, 3.0)
 UNTOLD = 0.1  # share of clips without their prompt
+SHORT = 0.5  # share of steps on short clips, if there are any
+SHORT_FRAMES = 22
 GUIDED = 0.4  # guidance acts above this u
 ASTRAY = 0.45  # hints are led astray below this t
 
@@ -244,12 +247,9 @@ class Batch:
     """The requests of one training step, all of one bucket, mixed with noise: inputs, targets and times, in the
     order of u."""
 
-    def __init__(self, pool: Pool, rows: dict[int, Rows], number: int, args, step: int) -> None:
+    def __init__(self, pool: Pool, bucket: Bucket, rows: Rows, args, step: int) -> None:
         rng = np.random.default_rng(trainer.step_seed(args.seed, step, 10))
-        bucket, n = pool.buckets[number], clips_of(pool.buckets[number].layout, args)
-        if number not in rows:
-            rows[number] = Rows(bucket.layout, args.device)
-        self.rows = rows[number]
+        n, self.rows = clips_of(bucket.layout, args), rows
         pick = torch.tensor(rng.integers(0, len(bucket.scene), n), device=args.device)
         self.gen, self.device = trainer.generator(args.device, args.seed, step), args.device
         self.astray = args.astray
@@ -263,11 +263,12 @@ class Batch:
         self.times = times_of(1 - (1 - q / n) ** args.late)
         self.video, self.video_target = self._mix(x, self.times[:, 0, None, None])
         self.audio, self.audio_target = self._mix(a, self.times[:, 1, None, None])
+        shown = told if bucket.layout.references else 1.0
         if bucket.video is not None:
             noised, _ = self._mix(bucket.video[pick].float(), packing.VISUAL_LEVEL)
-            self.video = torch.cat([noised, self.video], 1)
+            self.video = torch.cat([noised * shown, self.video], 1)
         if bucket.audio is not None:
-            self.audio = torch.cat([bucket.audio[pick].float(), self.audio], 1)
+            self.audio = torch.cat([bucket.audio[pick].float() * shown, self.audio], 1)
         if args.astray:
             # Of clips without their prompt none: there only the hint can tell.
             hints = (
@@ -299,6 +300,31 @@ class Batch:
         target -= away / (1 - t).clamp_min(0.5)  # the clamp: no 0 / 0 where nothing is led
 
 
+def _targets_of(rows: Rows, velocities: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Velocities of the target rows alone."""
+    video, audio = velocities
+    return video[:, rows.layout.video_conditions :], audio[:, rows.layout.audio_conditions :]
+
+
+def untold(
+    rows: Rows, video: torch.Tensor, audio: torch.Tensor, states: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Inputs without the prompt and the references that it speaks of, all zeros; keyframes stay."""
+    if rows.layout.references:
+        counts = (rows.layout.video_conditions, rows.layout.audio_conditions)
+        video, audio = (
+            torch.cat([torch.zeros_like(x[:, :n]), x[:, n:]], 1) for x, n in zip((video, audio), counts)
+        )
+    return video, audio, torch.zeros_like(states)
+
+
+def _guided(target: torch.Tensor, guide: tuple[float, int], told: torch.Tensor, free: torch.Tensor):
+    """The target moved away from what the model says without the prompt, in the clips that are guided."""
+    weight, at = guide
+    more = torch.cat([torch.zeros_like(told[:at]), told[at:].detach() - free])
+    return target + weight * more
+
+
 def losses(
     model: torch.nn.Module,
     rows: Rows,
@@ -316,22 +342,21 @@ def losses(
     kind = video.device.type
     # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
-        v, a = forward(model, rows, video, audio, states, times, block)
-        v = v[:, rows.layout.video_conditions :]
+        v, a = _targets_of(rows, forward(model, rows, video, audio, states, times, block))
         if guide[0]:
             with torch.no_grad():
                 at = guide[1]
-                inputs = (video[at:], audio[at:], torch.zeros_like(states[at:]), times[at:])
-                untold = forward(model, rows, *inputs, block)[0][:, rows.layout.video_conditions :]
-                more = torch.cat([torch.zeros_like(v[:at]), v[at:] - untold])
-            video_target = video_target + guide[0] * more
+                without = untold(rows, video[at:], audio[at:], states[at:])
+                free = _targets_of(rows, forward(model, rows, *without, times[at:], block))
+                video_target = _guided(video_target, guide, v, free[0])
+                audio_target = _guided(audio_target, guide, a, free[1])
     loss_v = ((v - video_target) ** 2).mean()
-    loss_a = ((a[:, rows.layout.audio_conditions :] - audio_target) ** 2).mean()
+    loss_a = ((a - audio_target) ** 2).mean()
     return loss_v, loss_a
 
 
-def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
-    """step -> (loss, figures)."""
+def chances(pool: Pool, args: argparse.Namespace) -> np.ndarray:
+    """How likely a step draws from each bucket."""
     # A request without keyframes or references tells least and has most to learn, and one with a reference video is rare
     # and has to find in it what no word says: drawn twice as often.
     weights = np.array([2.0 if not b.kinds or "video" in b.kinds else 1.0 for b in pool.buckets])
@@ -339,14 +364,21 @@ def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
     drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])
     few = have < drawn / 2  # would show the same clips twice and more in every step
     chance = np.where(few & ~few.all(), 0.0, weights * have / drawn)
-    chance /= chance.sum()
+    return chance / chance.sum()
+
+
+def step_function(model: torch.nn.Module, pools: list[Pool], args: argparse.Namespace):
+    """step -> (loss, figures). Of two pools the second is of short clips."""
+    sources = [(pool, bucket) for pool in pools for bucket in pool.buckets]
+    shares = [1.0] if len(pools) == 1 else [1 - SHORT, SHORT]
+    chance = np.concatenate([share * chances(pool, args) for pool, share in zip(pools, shares)])
     block = torch.compile(_block, dynamic=True) if args.compile else _block
-    rows: dict[int, Rows] = {}
+    rows = [Rows(bucket.layout, args.device) for _, bucket in sources]
     captured = graphs.Graphs(model) if args.graphs else None
 
     def both(number: int, step: int) -> list[torch.Tensor]:
         with torch.no_grad():
-            b = Batch(pool, rows, number, args, step)
+            b = Batch(*sources[number], rows[number], args, step)
         guide = (args.guide, guided_from(len(b.video), args.late))
         function = functools.partial(losses, model, b.rows, block, guide)
         return captured(number, function, b.tensors()) if captured else function(*b.tensors())
@@ -359,7 +391,7 @@ def step_function(model: torch.nn.Module, pool: Pool, args: argparse.Namespace):
 
     def run(step: int):
         rng = np.random.default_rng(trainer.step_seed(args.seed, step, 9))
-        v, a = both(int(rng.choice(len(pool.buckets), p=chance)), step)
+        v, a = both(int(rng.choice(len(sources), p=chance)), step)
         return v + a, {"video": v.detach(), "audio": a.detach()}
 
     return run
@@ -389,6 +421,7 @@ def check_arguments(args: argparse.Namespace) -> None:
     trainer.check_arguments(args)
     for field, low, high in (
         ("clips", 1, math.inf),
+        ("short", 0, math.inf),
         ("bounces", 1, math.inf),
         ("wordings", 1, math.inf),
         ("parts", 1, math.inf),
@@ -414,6 +447,8 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("measure", args.measure, "needs a GPU")
     if args.prepare and not args.cache:
         trainer.refuse("prepare", args.prepare, "needs --cache, where it keeps what it makes")
+    if args.after_partition and not args.after:
+        trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
         trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
     for field, needed in (("model", not args.export), ("init", False), ("after", False), ("cache", False)):
@@ -445,6 +480,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--pairs", type=float, default=0.35, help="share of scenes with two objects (default 0.35)"
+    )
+    parser.add_argument(
+        "--short",
+        type=int,
+        default=0,
+        help=f"beginnings ({SHORT_FRAMES} frames) of so many clips of two objects, shown in half of the steps (default none)",
     )
     parser.add_argument(
         "--bounces",
@@ -489,6 +530,11 @@ def main() -> None:
         "--after", type=pathlib.Path, help="start from the training in this state folder, once it is complete"
     )
     parser.add_argument(
+        "--after-partition",
+        choices=sorted(PARTITIONS),
+        help="whose training that is (default: the partition's own)",
+    )
+    parser.add_argument(
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )
     args = parser.parse_args()
@@ -513,17 +559,22 @@ def main() -> None:
     if t.complete() and not args.measure:
         return
     began = time.monotonic()
-    pool = load(args)
+    pools = [load(args)]
+    if args.short:
+        beginnings = {"clips": args.short, "frames": SHORT_FRAMES, "pairs": 1.0, "bounces": 1, "wordings": 1}
+        pools.append(load(argparse.Namespace(**(vars(args) | beginnings))))
     if args.measure:
-        pool.buckets = pool.buckets[:4]
+        for pool in pools:
+            pool.buckets = pool.buckets[:4]
     with attention_of(args.attention):
-        step_fn = step_function(model, pool, args)
+        step_fn = step_function(model, pools, args)
         args.run_minutes -= (time.monotonic() - began) / 60
         if args.after and fresh:
             print(f"waiting for the training in {args.after}", flush=True)
-            while not trainer.is_complete(args.after, name):
+            before = f"flow_{args.after_partition or args.partition}"
+            while not trainer.is_complete(args.after, before):
                 time.sleep(0.2)
-            trainer.load_parameters(args.after, name, model)
+            trainer.load_parameters(args.after, before, model)
         if args.measure:
             measure(t, step_fn, args)
         else:

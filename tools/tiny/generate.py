@@ -50,7 +50,7 @@ class Model:
 
     @torch.no_grad()
     def sample(self, rows: flow.Rows, states, video, audio, points: int, seed: int, guidance: float = 1.0):
-        """Denoised target rows of a batch of one layout. `guidance` other than 1 extrapolates video velocities from
+        """Denoised target rows of a batch of one layout. `guidance` other than 1 extrapolates velocities from
         those without the prompt: what guided training would make of a model that has not had it."""
         n, layout = states.shape[0], rows.layout
         gen = torch.Generator(self.device).manual_seed(seed)
@@ -73,8 +73,10 @@ class Model:
             with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
                 v, w = flow.forward(*inputs, states, times)
                 if guidance != 1 and u[i] > flow.GUIDED:
-                    untold, _ = flow.forward(*inputs, torch.zeros_like(states), times)
-                    v = untold + guidance * (v - untold)
+                    free = flow.forward(
+                        self.transformer, rows, *flow.untold(rows, pictures, sounds, states), times
+                    )
+                    v, w = (f + guidance * (told - f) for told, f in zip((v, w), free))
             step = [flow.shifted(u[i], s) - flow.shifted(u[i + 1], s) for s in flow.SHIFTS]
             x = x + step[0] * v[:, layout.video_conditions :]
             a = a + step[1] * w[:, layout.audio_conditions :]
@@ -144,9 +146,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument(
-        "--guidance", type=float, default=1.0, help="of video, two evaluations a step (default 1)"
-    )
+    parser.add_argument("--guidance", type=float, default=1.0, help="two evaluations a step (default 1)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that measure")
     parser.add_argument("--split", choices=("train", "test", "all"), default="test")
     parser.add_argument(

@@ -77,6 +77,7 @@ class Layout:
     audio: np.ndarray
     video_conditions: int  # how many of `video` are conditions
     audio_conditions: int
+    references: bool  # whether they are references (not keyframes)
 
 
 class _Builder:
@@ -132,4 +133,5 @@ def build(text_tags: list[int], conditions: list[tuple], frames: int, height: in
         np.concatenate(audio),
         video_conditions,
         audio_conditions,
+        any(kind not in ("first", "last") for kind, *_ in conditions),
     )

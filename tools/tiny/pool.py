@@ -77,7 +77,7 @@ class Progress:
         self.began = self.last = time.monotonic()
 
     def __call__(self, done: int) -> None:
-        now = time.monotonic()
+        now, done = time.monotonic(), min(done, self.total)
         if now - self.last > PROGRESS_SECONDS or done >= self.total:
             self.last = now
             print(f"{self.what}: {done} of {self.total}, {now - self.began:.0f} s", flush=True)
@@ -112,7 +112,7 @@ def encode_videos(
     them in progress lines."""
     step = 8 * tasks.FRAMES // frames
     starts = starts_of(len(scenes), step, part)
-    out, progress = [], Progress(what, len(starts) * step)
+    out, progress = [], Progress(what, sum(min(step, len(scenes) - i) for i in starts))
     for n, i in enumerate(starts):
         torch.manual_seed(seed * 1_000_003 + i)
         tracks = world.Tracks(world.Backend(models.device), scenes.take(slice(i, i + step)), tasks.FRAMES)
@@ -176,7 +176,8 @@ def embed_prompts(
     """The buckets of requests; of part I of N of them only."""
     step = 64
     starts = starts_of(len(requests), step, part)
-    batcher, progress = text.Batcher(models.encoder, models.device), Progress("prompts", len(starts) * step)
+    batcher = text.Batcher(models.encoder, models.device)
+    progress = Progress("prompts", sum(min(step, len(requests) - i) for i in starts))
     found: dict[tuple, Bucket] = {}
     for n, i in enumerate(starts):
         mine = requests[i : i + step]

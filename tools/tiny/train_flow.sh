@@ -1,39 +1,45 @@
 #!/usr/bin/env bash
-# Trains both transformers of duet-tiny, on two GPUs side by side or on one GPU one after the other, and exports them.
+# Trains both transformers of duet-tiny, one after the other on one GPU or side by side on two, and exports them.
 #
-#   train_flow.sh STATE MINUTES [options of flow.py]      STATE: folder for states, encoded clips and logs
+#   train_flow.sh STATE FL2VA REF2VA [options of flow.py]    STATE: folder for states, encoded clips and logs
 #
-# MINUTES is the whole training of each, in the three stages of flow.py: a third on short clips, 45 % on whole ones,
-# the rest guided. Call it again with the same STATE to go on after a stop. Starts from the transformers that
-# models/duet-tiny has, if any. Clips and prompts are encoded by several processes side by side, whole clips beside the
-# training on short ones; a stage prepares itself while the one before it trains.
+# FL2VA and REF2VA are minutes of training. FL2VA starts from the weights that models/duet-tiny has; without any, half of its
+# minutes goes without guidance and strays. Ref2VA starts from FL2VA's weights: with a second GPU from those that
+# models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same arguments to go on
+# after a stop.
+#
+# Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
+# captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
-state=$1 minutes=$2
-shift 2
+[ $# -ge 3 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
+state=$1 fl2va=$2 ref2va=$3
+shift 3
 more=("$@")
 here=$(cd "$(dirname "$0")" && pwd)
-root=$here/../../models/duet-tiny
-[[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ && $minutes != 0 ]] || { echo "train_flow.sh: MINUTES $minutes: must be a number above 0"; exit 2; }
+root=$(cd "$here/../.." && pwd)/models/duet-tiny
+for minutes in "$fl2va" "$ref2va"; do
+    [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ && $minutes =~ [1-9] ]] ||
+        { echo "train_flow.sh: $minutes minutes: must be a number above 0"; exit 2; }
+done
 last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 143' TERM
-mkdir -p "$state/cache" "$state/1" "$state/2" "$state/3"
+mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
-declare -A folder=([fl2va]=FL2VA [ref2va]=Ref2VA) gpu=([fl2va]=0 [ref2va]=$last) wordings=([fl2va]=2 [ref2va]=1)
-short=(--frames 22 --clips 16384 --parts 4)
-whole=(--clips 5120 --parts 2)
+whole=(--clips 2048 --pairs 0.5 --bounces 2 --wordings 2)
+short_clips=4096
+short=(--clips $short_clips --frames 22 --pairs 1 --wordings 1)
 
-# flow GPU LOG PARTITION options...; a stop of its shell stops the training.
+# flow GPU LOG options...; a stop of its shell stops the training.
 flow() {
-    local device=$1 log=$2 partition=$3 child
-    shift 3
-    CUDA_VISIBLE_DEVICES=$device python3 "$here/flow.py" --partition "$partition" --model "$root/FL2VA" \
-        --wordings "${wordings[$partition]}" --cache "$state/cache" "$@" "${more[@]}" >>"$state/$log.log" 2>&1 &
+    local device=$1 log=$2 child
+    shift 2
+    CUDA_VISIBLE_DEVICES=$device python3 "$here/flow.py" --model "$root/FL2VA" --cache "$state/cache" --parts 4 "$@" \
+        "${more[@]}" >>"$state/log/$log" 2>&1 &
     child=$!
     trap 'kill $child 2>/dev/null; exit 1' TERM
-    wait $child || { echo "train_flow.sh: $log failed; see $state/$log.log"; return 1; }
+    wait $child || { echo "train_flow.sh: $log failed; see $state/log/$log"; return 1; }
 }
 
 # wait_all PID...: waits for all, fails if one did.
@@ -43,74 +49,72 @@ wait_all() {
     return $bad
 }
 
-encode_short() {
-    local pids=() part
-    for part in 0 1 2 3; do
-        flow "$last" "prompts_short_ref2va_$part" ref2va "${short[@]}" --state "$state" --prepare prompts --part $part &
-        pids+=($!)
+# encode NAME...: the parts of all that is named, by so many processes side by side, on the GPUs in turn.
+encode() {
+    local pids=() name part number=0
+    for name; do
+        local -n options=prepare_$name
+        for part in 0 1 2 3; do
+            while [ "$(jobs -pr | wc -l)" -ge "${PROCESSES:-6}" ]; do sleep 0.2; done
+            flow $((number++ % (last + 1))) "$name-$part" "${options[@]}" --state "$state" --part $part &
+            pids+=($!)
+        done
     done
-    flow 0 videos_short fl2va "${short[@]}" --state "$state" --prepare videos & pids+=($!)
-    flow 0 prompts_short_fl2va fl2va "${short[@]}" --state "$state" --prepare prompts &
-    pids+=($!)
     wait_all "${pids[@]}"
 }
+prepare_videos=(--partition fl2va "${whole[@]}" --prepare videos)
+prepare_strays=(--partition fl2va "${whole[@]}" --prepare strays)
+prepare_prompts_fl2va=(--partition fl2va "${whole[@]}" --prepare prompts)
+prepare_prompts_ref2va=(--partition ref2va "${whole[@]}" --prepare prompts)
+prepare_short_videos=(--partition ref2va "${short[@]}" --prepare videos)
+prepare_short_strays=(--partition ref2va "${short[@]}" --prepare strays)
+prepare_short_prompts=(--partition ref2va "${short[@]}" --prepare prompts)
 
-encode_whole() {
-    local pids=()
-    flow 0 videos_0 fl2va "${whole[@]}" --state "$state" --prepare videos --part 0 & pids+=($!)
-    flow "$last" videos_1 fl2va "${whole[@]}" --state "$state" --prepare videos --part 1 & pids+=($!)
-    flow 0 prompts_fl2va fl2va "${whole[@]}" --state "$state" --prepare prompts & pids+=($!)
-    flow "$last" prompts_ref2va ref2va "${whole[@]}" --state "$state" --prepare prompts & pids+=($!)
-    wait_all "${pids[@]}" && touch "$state/cache/whole"
-}
-
-# stage N PARTITION SHARE options...: SHARE of MINUTES, in percent
-stage() {
-    local number=$1 partition=$2 share=$3 length
-    shift 3
-    length=$(awk -v m="$minutes" -v s="$share" 'BEGIN { print m * s / 100 }')
-    flow "${gpu[$partition]}" "$number/flow_$partition" "$partition" --state "$state/$number" --compile --graphs \
-        --rows 80000 --train-minutes "$length" --run-minutes 1000 "$@"
-}
-
-# started N PARTITION PID: waits until that training knows its number of steps, or has ended.
-started() {
-    while kill -0 "$3" 2>/dev/null && ! grep -qE "training is|resumed|complete" "$state/$1/flow_$2.log" 2>/dev/null; do
-        sleep 1
-    done
-}
-
+# train GPU LOG PARTITION STATE MINUTES options...
 train() {
-    local partition=$1 start=() a b c
-    trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM
-    [ -e "$root/${folder[$partition]}/transformer/config.json" ] && start=(--init "$root/${folder[$partition]}/transformer")
-    stage 1 "$partition" 33 "${short[@]}" "${start[@]}" --end-rate 0.5 & a=$!
-    started 1 "$partition" $a
-    while [ ! -e "$state/cache/whole" ]; do
-        kill -0 "$whole_pid" 2>/dev/null || [ -e "$state/cache/whole" ] || { kill $a; return 1; }
-        sleep 1
-    done
-    stage 2 "$partition" 45 "${whole[@]}" --after "$state/1" --lr 1.5e-3 --end-rate 0.3 & b=$!
-    wait $a || { kill $b; return 1; }
-    started 2 "$partition" $b
-    stage 3 "$partition" 22 "${whole[@]}" --after "$state/2" --lr 4.5e-4 --guide 0.5 & c=$!
-    wait $b || { kill $c; return 1; }
-    wait $c
+    local device=$1 log=$2 partition=$3 to=$4 minutes=$5
+    shift 5
+    flow "$device" "$log" --partition "$partition" --state "$state/$to" "${whole[@]}" --compile --graphs --rows 80000 \
+        --log-every 20 --train-minutes "$minutes" --run-minutes 1000 "$@"
+}
+guided=(--guide 0.5 --astray 0.3)
+
+# until_near LOG MINUTES PID: waits until a training that has begun has about 90 s left, or has ended.
+until_near() {
+    while kill -0 "$3" 2>/dev/null && ! grep -qE "captured|complete" "$state/log/$1" 2>/dev/null; do sleep 1; done
+    local left
+    left=$(awk -v m="$2" 'BEGIN { printf "%d", 60 * m - 90 }')
+    while kill -0 "$3" 2>/dev/null && [ $((left--)) -gt 0 ]; do sleep 1; done
 }
 
-encode_short
-rm -f "$state/cache/whole"
-encode_whole & whole_pid=$!
-if [ "$last" -gt 0 ]; then
-    train fl2va & a=$!
-    train ref2va & b=$!
-    wait_all $a $b
-else
-    train fl2va
-    train ref2va
-fi
-wait $whole_pid
-for partition in fl2va ref2va; do
-    python3 "$here/flow.py" --partition "$partition" --state "$state/3" --device cpu --export "$root/${folder[$partition]}"
+train_fl2va() {
+    local first
+    trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM
+    if [ -n "$had" ]; then
+        train 0 fl2va fl2va guided "$fl2va" "${guided[@]}" --lr 1.2e-3 --init "$had" & wait $!
+    else
+        half=$(awk -v m="$fl2va" 'BEGIN { print m / 2 }')
+        train 0 fl2va_first fl2va first "$half" --lr 2e-3 --end-rate 0.3 & first=$!
+        train 0 fl2va fl2va guided "$half" "${guided[@]}" --lr 1.2e-3 --after "$state/first" & wait_all $first $!
+    fi
+}
+
+train_ref2va() {
+    local from=(--after "$state/guided" --after-partition fl2va)
+    [ "$last" -eq 0 ] || [ -z "$had" ] || from=(--init "$had")
+    train "$last" ref2va ref2va guided "$ref2va" "${guided[@]}" --lr 1.5e-3 --short $short_clips "${from[@]}"
+}
+
+had=
+[ ! -e "$root/FL2VA/transformer/config.json" ] || had=$root/FL2VA/transformer
+encode videos strays prompts_fl2va
+train_fl2va & first=$!
+encode prompts_ref2va short_videos short_strays short_prompts
+[ "$last" -gt 0 ] || until_near fl2va "$fl2va" $first
+train_ref2va & second=$!
+wait_all $first || { kill $second 2>/dev/null; exit 1; }
+wait_all $second
+for partition in FL2VA Ref2VA; do
+    python3 "$here/flow.py" --partition "${partition,,}" --state "$state/guided" --device cpu --export "$root/$partition"
 done
 python3 "$here/assemble.py" "$root"
