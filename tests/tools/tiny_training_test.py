@@ -224,6 +224,34 @@ def test_muon() -> None:
     check(set(fast.state[mine[0]]) == set(slow.state[theirs[0]]), "muon: names of state")
 
 
+def test_arguments() -> None:
+    """Options that no training can have, and a command that asks for nothing, are refused in one line that names the
+    option."""
+    with tempfile.TemporaryDirectory() as folder:
+        good = ["--state", folder, "--steps", "3", "--device", "cpu"]
+        file = pathlib.Path(folder) / "file"
+        file.write_text("")
+        bad = [
+            (["--steps", "0"], "--steps 0"),
+            (["--seed", "-4"], "--seed -4"),
+            (["--lr", "nan"], "--lr nan"),
+            (["--device", "gpu"], "--device gpu"),
+            (["--init", str(file)], "--init"),
+            (["--state", str(file)], "--state"),
+        ]
+        for options, begins in [([], "")] + bad:
+            parser = argparse.ArgumentParser()
+            trainer.add_arguments(parser, batch=4, lr=1e-3)
+            parser.add_argument("--init", type=pathlib.Path)
+            try:
+                trainer.check_arguments(parser.parse_args(good + options))
+                said = ""
+            except SystemExit as end:
+                said = str(end)
+            check(said.startswith(begins) and bool(said) == bool(begins), f"arguments {options}: {said!r}")
+            check("\n" not in said, f"arguments {options}: more than a line")
+
+
 def step_inputs(layout: packing.Layout, batch: int) -> list[torch.Tensor]:
     """Random inputs of `flow.losses`."""
     sizes = ((len(layout.video), 64), (len(layout.audio), 16), (len(layout.text), 128))
@@ -495,6 +523,7 @@ def main() -> int:
         test_refusals,
         test_muon,
         test_guidance,
+        test_arguments,
         test_strays,
         test_stray_ticks,
         test_bounces,

@@ -451,14 +451,12 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
         trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
-    for field, needed in (("model", not args.export), ("init", False), ("after", False), ("cache", False)):
+    for field, needed in (("model", not args.export), ("after", False), ("cache", False)):
         folder = getattr(args, field)
         if needed and folder is None:
             trainer.refuse(field, "FOLDER", "must be given")
         if folder is not None and not folder.is_dir() and (field != "cache" or folder.exists()):
             trainer.refuse(field, folder, "must be a folder")
-    if not (args.export or args.prepare or args.measure or args.steps or args.train_minutes):
-        trainer.refuse("steps", args.steps, "--steps or --train-minutes must be given")
 
 
 def main() -> None:

@@ -522,6 +522,9 @@ def main() -> None:
     )
     args = parser.parse_args()
     trainer.check_arguments(args)
+    trainer.within(args, "pairs", 0, 1)
+    if not args.tokenizer.is_dir():
+        trainer.refuse("tokenizer", args.tokenizer, "must be a folder")
     encoder = Encoder(args.tokenizer, args.seed).to(args.device)
     if args.init:
         read(args.init, encoder)

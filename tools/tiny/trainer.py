@@ -95,9 +95,9 @@ def within(args: argparse.Namespace, field: str, low: float, high: float = math.
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Refuses values of the shared options that no training can have."""
+    """Refuses values of the shared options that no training can have, and a command that asks for nothing."""
+    within(args, "seed", 0, 10**9)
     for field, low in (
-        ("seed", 0),
         ("steps", 0),
         ("train-minutes", 0),
         ("run-minutes", 0),
@@ -109,6 +109,20 @@ def check_arguments(args: argparse.Namespace) -> None:
     within(args, "end-rate", 0, 1)
     if args.state.exists() and not args.state.is_dir():
         refuse("state", args.state, "must be a folder")
+    if getattr(args, "init", None) and not args.init.is_dir():
+        refuse("init", args.init, "must be a folder")
+    check_device(args.device)
+    others = any(getattr(args, name, None) for name in ("export", "evaluate", "prepare", "measure"))
+    if not (others or args.steps or args.train_minutes):
+        refuse("steps", args.steps, "--steps or --train-minutes must be given")
+
+
+def check_device(name: str) -> None:
+    """Refuses a device that PyTorch does not know or this machine has not."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as problem:
+        refuse("device", name, str(problem).splitlines()[0], "cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _meta(path: pathlib.Path) -> dict:
