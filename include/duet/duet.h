@@ -231,6 +231,8 @@ typedef enum duet_event_kind {
     DUET_EVENT_RESOLVED, /* `resolved` and `plan` are set; once, before work */
     DUET_EVENT_PROGRESS, /* `stage`, `done`, `total` of output `output` */
     DUET_EVENT_OUTPUT,   /* output `output` is complete under `path` */
+    DUET_EVENT_LATENTS, /* the latents of output `output` stand under `path` until it is complete: duet_decode_latents
+                            can finish it whatever happens to this process */
 } duet_event_kind;
 
 typedef struct duet_event {

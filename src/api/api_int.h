@@ -82,6 +82,7 @@ typedef struct duet__events {
 } duet__events;
 void duet__event_progress(void *ctx, int32_t output, duet_stage stage, int64_t done, int64_t total);
 void duet__event_finished(void *ctx, int32_t output, const char *path);
+void duet__event_kept(void *ctx, int32_t output, const char *latents_path);
 
 /* What both kinds of run report at their end. */
 void duet__result_finish(duet_engine *engine, const duet_run_result *run, double started_seconds,

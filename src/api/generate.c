@@ -23,15 +23,20 @@ void duet__event_progress(void *ctx, int32_t output, duet_stage stage, int64_t d
     e->fn(e->ctx, &event);
 }
 
-void duet__event_finished(void *ctx, int32_t output, const char *path) {
-    const duet__events *e = ctx;
+static void report_path(const duet__events *e, duet_event_kind kind, int32_t output, duet_stage stage,
+                        const char *path) {
     if (!e->fn) return;
-    duet_event event = {.kind = DUET_EVENT_OUTPUT,
-                        .output = output,
-                        .num_outputs = e->num_outputs,
-                        .stage = DUET_STAGE_DELIVER,
-                        .path = path};
+    duet_event event = {
+        .kind = kind, .output = output, .num_outputs = e->num_outputs, .stage = stage, .path = path};
     e->fn(e->ctx, &event);
+}
+
+void duet__event_finished(void *ctx, int32_t output, const char *path) {
+    report_path(ctx, DUET_EVENT_OUTPUT, output, DUET_STAGE_DELIVER, path);
+}
+
+void duet__event_kept(void *ctx, int32_t output, const char *latents_path) {
+    report_path(ctx, DUET_EVENT_LATENTS, output, DUET_STAGE_DENOISE, latents_path);
 }
 
 static void report_resolved(const duet__events *e, const duet_result *result) {
@@ -79,6 +84,7 @@ static duet_status run(duet_engine *engine, const duet_request *r, const duet__r
     duet_sink_factory factory = {.make = duet__sink_make, .dispose = duet__sink_dispose, .ctx = &sinks};
     duet_run_events run_events = {.progress = duet__event_progress,
                                   .finished = duet__event_finished,
+                                  .kept = duet__event_kept,
                                   .ctx = (void *)events,
                                   .cancel = &engine->cancel};
     duet_run_args args = {

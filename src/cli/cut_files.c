@@ -2,7 +2,8 @@
  *
  * Weights are mapped: what is no longer there cannot be read, and the system sends SIGBUS to the thread that tried. The
  * handler asks /proc/self/maps which file lies at the address, says so and ends the process like any fault of the model
- * (exit code 3). Latents that were written before stay on disk, and the next run of the name clears what was half-written.
+ * (exit code 3). Latents that were written before stay on disk and are named, so that duet decode can finish the clip; the next
+ * run of the name clears what was half-written.
  * It calls open, read, write, isatty and _exit alone, which are allowed in a signal handler. A SIGBUS of another origin
  * ends the process as if nobody had listened. The library installs no handler: signals belong to the program. */
 #define _GNU_SOURCE
@@ -16,11 +17,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+
 enum { LINE_BYTES = PATH_MAX + 256 };
 
 static bool as_json;
 static atomic_flag handling = ATOMIC_FLAG_INIT; /* the buffers are of the first thread that faults */
 static char line[LINE_BYTES], chunk[4096];
+/* Texts are made when they become true, because a handler may not; that of an output stays when it is complete. */
+static struct {
+    char *text, *json;
+    volatile bool stand;
+} latents[DUET_MAX_OUTPUTS];
+
+void cut_files_latents(int32_t output, const char *path) {
+    latents[output].stand = path != NULL;
+    if (!path || latents[output].text) return;
+    json_t *name = path_json(path);
+    latents[output].text = duet_strdup(path);
+    latents[output].json = json_dumps(name, JSON_ENCODE_ANY);
+    json_decref(name);
+}
 
 static const char *hex(const char *at, uintptr_t *value) {
     *value = 0;
@@ -91,13 +108,23 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     say(STDERR_FILENO, name);
     say(STDERR_FILENO, RULE);
     say(STDERR_FILENO, "\n");
+    const char *json_latents = NULL;
+    for (int k = DUET_MAX_OUTPUTS - 1; k >= 0; k--) {
+        if (!latents[k].stand || !latents[k].text) continue;
+        say(STDERR_FILENO, "latents kept, finish with duet decode: ");
+        say(STDERR_FILENO, latents[k].text);
+        say(STDERR_FILENO, "\n");
+        json_latents = latents[k].json;
+    }
     if (as_json) {
         clean(line, true);
         say(STDOUT_FILENO, "{\"error\": {\"message\": \"");
         say(STDOUT_FILENO, name);
         say(STDOUT_FILENO, RULE);
-        say(STDOUT_FILENO,
-            "\", \"type\": \"server_error\", \"param\": null, \"code\": \"model_invalid\"}}\n");
+        say(STDOUT_FILENO, "\", \"type\": \"server_error\", \"param\": null, \"code\": \"model_invalid\"}");
+        if (json_latents) say(STDOUT_FILENO, ", \"latents\": ");
+        if (json_latents) say(STDOUT_FILENO, json_latents);
+        say(STDOUT_FILENO, "}\n");
     }
     _exit(EXIT_MODEL);
 }

@@ -37,6 +37,7 @@ int cmd_decode(const opt_set *set) {
     if (st != DUET_OK) {
         code = report_failure(st, &err, PHASE_REQUEST, is_on(set, OPT_json), NULL);
     } else {
+        cut_files_latents(0, request.latents);
         signals_target(engine);
         st = duet_decode_latents(engine, &request, progress_event, &p, result, &err);
         signals_target(NULL);

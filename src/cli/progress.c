@@ -90,6 +90,8 @@ static void show(progress *p, const duet_event *e) {
 
 void progress_event(void *ctx, const duet_event *event) {
     progress *p = ctx;
+    if (event->kind == DUET_EVENT_LATENTS) cut_files_latents(event->output, event->path);
+    if (event->kind == DUET_EVENT_OUTPUT) cut_files_latents(event->output, NULL);
     if (p->quiet) return;
     if (event->kind == DUET_EVENT_RESOLVED)
         print_resolved(event);

@@ -124,6 +124,8 @@ static duet_status keep_latents(duet__run *r, int32_t output, duet_error *err) {
     if (st == DUET_OK) {
         o->latents_path = path;
         r->latents_file[output] = duet__file_at(path);
+        const duet_run_events *events = r->a->events;
+        if (events && events->kept) events->kept(events->ctx, output, path);
     } else {
         duet_free(path);
     }

@@ -151,3 +151,23 @@ def a_weight_file_that_is_cut_while_it_is_used_is_named(tmp):
     check(not (tmp / "clip.mp4").exists(), "a clip was written")
     expect(make(model(), tmp / "clip.mp4"), 0)
     equal([f for f in files_under(tmp) if not f.startswith("model")], ["clip.mp4"], "files after the next run of the name")
+
+
+@test
+def a_decoder_file_that_is_cut_while_it_is_used_leaves_latents_that_are_named(tmp):
+    copy = tmp / "model"
+    shutil.copytree(model(), copy)
+    shards = sorted((copy / "FL2VA" / "video_vae").rglob("*.safetensors"))
+    clip = tmp / "a \u00e9\"clip.mp4"
+    process = start(copy, clip, "--json", points=6)
+    latents = tmp / f"{clip.name}.latents.safetensors"
+    wait_for(process, "denoise")
+    for shard in shards:
+        os.truncate(shard, 0)
+    code, out, err = finish(process)
+    equal(code, 3, f"exit code: {err}")
+    check(latents.exists() and not clip.exists(), f"latents or clip: {files_under(tmp)}")
+    equal(err.rstrip("\n").splitlines()[-1], f"latents kept, finish with duet decode: {latents}", "last line")
+    equal(json.loads(out)["latents"], str(latents), "latents in the JSON")
+    expect(duet("decode", latents, "--model", model(), "--output", clip), 0)
+    check(clip.exists(), "the clip was not finished")

@@ -7,10 +7,10 @@ import kit
 from kit import check, equal, files_under, model, side, test
 
 
-def start(path, output, *more):
+def start(path, output, *more, points=200):
     edge = side(path, 256)
     words = ["generate", "--model", path, "--width", edge, "--height", edge, "--num-frames", 362, "--any-length",
-             "--num-inference-steps", 200, "--threads", 1, "--prompt", "a lamp", "--output", output, *more]
+             "--num-inference-steps", points, "--threads", 1, "--prompt", "a lamp", "--output", output, *more]
     return subprocess.Popen([kit.BINARY, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
 

@@ -85,7 +85,7 @@ TEST(embed_larger_struct_is_refused, 2000) {
 /* ---- a run ----------------------------------------------------------------------------------------------------- */
 
 typedef struct seen {
-    int resolved, outputs, progress;
+    int resolved, outputs, latents, progress;
     duet_stage last;
     int64_t evaluations;
     duet_engine *cancel_at_first_evaluation;
@@ -99,6 +99,9 @@ static void listen(void *ctx, const duet_event *e) {
     } else if (e->kind == DUET_EVENT_OUTPUT) {
         EXPECT(e->path && exists(e->path));
         s->outputs++;
+    } else if (e->kind == DUET_EVENT_LATENTS) {
+        EXPECT(e->path && exists(e->path) && s->outputs == 0);
+        s->latents++;
     } else {
         EXPECT(e->stage >= s->last);
         EXPECT(e->done >= 0 && e->done <= e->total);
@@ -118,6 +121,7 @@ TEST(embed_generate_and_decode, 60000) {
     EXPECT_OK(duet_generate(engine, &r, listen, &s, &result, &err), err);
     EXPECT_EQ(s.resolved, 1);
     EXPECT_EQ(s.outputs, 1);
+    EXPECT_EQ(s.latents, 1);
     EXPECT_EQ(s.evaluations, 2);
     EXPECT_EQ(result.num_outputs, 1);
     EXPECT(result.output[0].finished && result.output[0].bytes > 1000);
