@@ -27,7 +27,7 @@ typedef struct duet_sink_factory {
 typedef struct duet_run_events {
     void (*progress)(void *ctx, int32_t output, duet_stage stage, int64_t done, int64_t total);
     void (*finished)(void *ctx, int32_t output, const char *path);
-    void (*kept)(void *ctx, int32_t output, const char *latents_path); /* they stand on disk; NULL: not told */
+    void (*kept)(void *ctx, int32_t output, const char *latents_path); /* on disk now; NULL: not told */
     void *ctx;
     const volatile int *cancel;
 } duet_run_events;
