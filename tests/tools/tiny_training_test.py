@@ -224,6 +224,15 @@ def test_muon() -> None:
     check(set(fast.state[mine[0]]) == set(slow.state[theirs[0]]), "muon: names of state")
 
 
+def refused(work) -> str:
+    """What a refusal says; nothing if there is none."""
+    try:
+        work()
+    except SystemExit as end:
+        return str(end)
+    return ""
+
+
 def test_arguments() -> None:
     """Options that no training can have, and a command that asks for nothing, are refused in one line that names the
     option."""
@@ -238,18 +247,96 @@ def test_arguments() -> None:
             (["--device", "gpu"], "--device gpu"),
             (["--init", str(file)], "--init"),
             (["--state", str(file)], "--state"),
+            (["--state", str(file / "state")], "--state"),
+            (["--train-minutes", "inf"], "--train-minutes inf"),
+            (["--device", "meta"], "--device meta"),
         ]
         for options, begins in [([], "")] + bad:
             parser = argparse.ArgumentParser()
             trainer.add_arguments(parser, batch=4, lr=1e-3)
             parser.add_argument("--init", type=pathlib.Path)
-            try:
-                trainer.check_arguments(parser.parse_args(good + options))
-                said = ""
-            except SystemExit as end:
-                said = str(end)
+            args = parser.parse_args(good + options)
+            said = refused(lambda: trainer.check_arguments(args))
             check(said.startswith(begins) and bool(said) == bool(begins), f"arguments {options}: {said!r}")
             check("\n" not in said, f"arguments {options}: more than a line")
+
+
+def test_states() -> None:
+    """Two trainings in one state folder, and damaged states, are refused in one line; an export asks for no seed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+
+        def toy(export=None, seed: int = 3) -> trainer.Trainer:
+            parser = argparse.ArgumentParser()
+            trainer.add_arguments(parser, batch=4, lr=1e-3)
+            args = parser.parse_args(
+                ["--state", name, "--steps", "50", "--device", "cpu", "--seed", str(seed)]
+            )
+            args.export = export
+            return trainer.Trainer("toy", torch.nn.Linear(2, 2), args)
+
+        first = toy()
+        check("another training of toy goes on" in refused(toy), "states: two at once")
+        first.run(lambda step: (sum(p.square().sum() for p in first.params.values()), {}))
+        first.lock.close()
+        check(not refused(lambda: toy(export=folder, seed=4)), "states: export with another seed")
+        check("--seed 3" in refused(lambda: toy(seed=4)), "states: training with another seed")
+        for pattern in ("toy.state-*.safetensors", "toy.curve.jsonl", "toy.json"):
+            path = next(folder.glob(pattern))
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2])
+            said = refused(lambda: toy(export=folder))
+            check("damaged" in said and "\n" not in said, f"states: half a {path.name}: {said!r}")
+            path.write_bytes(whole)
+        check(not refused(lambda: toy(export=folder)), "states: whole again")
+
+
+def test_caches() -> None:
+    """A damaged file of encoded clips is named in one line."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "videos.pt"
+        made = pool.kept(path, "cpu", lambda: torch.ones(3))
+        check(torch.equal(pool.kept(path, "cpu", lambda: None), made), "caches: not read again")
+        whole = path.read_bytes()
+        for bad in (b"", b"hello", whole[: len(whole) // 2]):
+            path.write_bytes(bad)
+            said = refused(lambda: pool.kept(path, "cpu", lambda: None))
+            check(said.startswith(f"{path}: damaged") and "\n" not in said, f"caches: {bad[:8]!r}: {said!r}")
+
+
+def test_two_pools() -> None:
+    """Steps draw from whole and short clips alike, each with its own layout and clips."""
+    pools = []
+    for frames in (39, 22):
+        layout = packing.build([1] * 6, [], frames, 4, 6)
+        bucket = pool.Bucket(layout, [])
+        for i in range(4):
+            bucket.add(i, i, torch.ones(6, 128), None)
+        bucket.close()
+        pools.append(pool.Pool(torch.full((4, len(layout.video), 64), float(frames)), None, [bucket], frames))
+        pools[-1].audio = torch.full((4, len(layout.audio), 16), float(frames))
+        pools[-1].sound_of = torch.arange(4)
+    args = argparse.Namespace(
+        seed=3, device="cpu", rows=0, batch=4, late=1.5, astray=0.0, guide=0.0, compile=False, graphs=False
+    )
+    seen = []
+
+    def losses(model, rows, block, guide, video, audio, states, times, video_target, audio_target):
+        ends = video + (1 - times[:, 0, None, None]) * video_target
+        seen.append((len(rows.layout.video), round(float(ends.mean()))))
+        return torch.zeros(()), torch.zeros(())
+
+    plain, flow.losses = flow.losses, losses
+    try:
+        step = flow.step_function(torch.nn.Linear(1, 1), pools, args)
+        for number in range(60):
+            step(number)
+    finally:
+        flow.losses = plain
+    kinds = {(len(p.buckets[0].layout.video), p.frames) for p in pools}
+    check(set(seen) == kinds, f"two pools: {set(seen)} instead of {kinds}")
+    short = sum(frames == 22 for _, frames in seen)
+    check(18 <= short <= 42, f"two pools: {short} of 60 steps on short clips")
 
 
 def step_inputs(layout: packing.Layout, batch: int) -> list[torch.Tensor]:
@@ -524,6 +611,9 @@ def main() -> int:
         test_muon,
         test_guidance,
         test_arguments,
+        test_states,
+        test_caches,
+        test_two_pools,
         test_strays,
         test_stray_ticks,
         test_bounces,

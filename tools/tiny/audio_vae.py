@@ -186,7 +186,8 @@ def main() -> None:
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     if args.init:
-        native.read_audio_vae(args.init, vae)
+        with trainer.reading("init", args.init):
+            native.read_audio_vae(args.init, vae)
     if args.evaluate or args.export:
         trainer.load_parameters(args.state, "audio_vae", vae)
     if args.evaluate:

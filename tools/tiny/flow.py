@@ -16,7 +16,7 @@ timesteps. All clips of a step share one layout (task, conditions, text length) 
 half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why).
 
 A share of the steps can show short clips (`--short`): beginnings of clips of two objects, five times as many a step as whole
-ones, because which looks belong to which of the two is learnt from the number of clips.
+ones (with `--rows`), because which looks belong to which of the two is learnt from the number of clips.
 
 The released model makes one evaluation a step, without classifier-free guidance; so guidance is trained in (`--guide W`).
 One clip in ten has its text states and references zeroed, and where looks, motions and ticks are decided (u > GUIDED)
@@ -447,6 +447,12 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("measure", args.measure, "needs a GPU")
     if args.prepare and not args.cache:
         trainer.refuse("prepare", args.prepare, "needs --cache, where it keeps what it makes")
+    parts = ("video_vae", "audio_vae", "text_encoder", "tokenizer") if args.model and not args.export else ()
+    for part in parts:
+        if not (args.model / part).is_dir():
+            trainer.refuse(
+                "model", args.model, f"has no {part}/; the folder of a partition is asked for, as .../FL2VA"
+            )
     if args.after_partition and not args.after:
         trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
@@ -547,7 +553,8 @@ def main() -> None:
     name = f"flow_{args.partition}"
     fresh = not (args.state / f"{name}.json").exists()
     if args.init and fresh:
-        native.read_transformer(args.init, model)
+        with trainer.reading("init", args.init):
+            native.read_transformer(args.init, model)
     t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
         trainer.require_complete(args.state, name)

@@ -27,6 +27,7 @@ import native
 import packing
 import tasks
 import text
+import trainer
 import world
 from frozen import GRID, Frozen
 from judge import asked, judge, table
@@ -133,6 +134,23 @@ def run(model: Model, requests: list[tasks.Request], args: argparse.Namespace) -
         return [job.result() for job in jobs]
 
 
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuses, in one line each, options that make no clips, before any is made."""
+    for field, low in (("count", 1), ("points", 2), ("batch", 1), ("workers", 1), ("seed", 0)):
+        trainer.within(args, field, low, 10**6)
+    trainer.within(args, "guidance", 0, 100)
+    trainer.check_device(args.device)
+    partition = "Ref2VA" if args.task == "ref2va" else "FL2VA"
+    if not (args.root / partition / "transformer").is_dir():
+        raise SystemExit(
+            f"{args.root}: has no {partition}/transformer/; a model folder is asked for, as models/duet-tiny"
+        )
+    if args.swap and args.task != "ref2va":
+        trainer.refuse("swap", "", "is for --task ref2va only")
+    trainer.check_folder("out", args.out)
+    trainer.check_folder("json", args.json and args.json.absolute().parent)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -156,6 +174,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="keep the clips there")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     args = parser.parse_args()
+    check_arguments(args)
     requests = asked(args.seed, args.count, args.task, args.swap, args.split)
     model = Model(args.root, "Ref2VA" if args.task == "ref2va" else "FL2VA", args.device)
     clips = run(model, requests, args)

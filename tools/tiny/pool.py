@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
+import pickle
 import time
 from typing import Callable
 
@@ -45,7 +46,7 @@ def kept(path: pathlib.Path | None, device: str, make: Callable):
     if path is not None and path.exists():
         try:
             return torch.load(path, weights_only=False, map_location=device)
-        except (EOFError, RuntimeError, ValueError, OSError) as problem:
+        except (EOFError, RuntimeError, ValueError, OSError, pickle.UnpicklingError) as problem:
             raise SystemExit(f"{path}: damaged ({problem}); remove it") from None
     value = make()
     if path is not None:

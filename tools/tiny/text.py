@@ -523,11 +523,13 @@ def main() -> None:
     args = parser.parse_args()
     trainer.check_arguments(args)
     trainer.within(args, "pairs", 0, 1)
-    if not args.tokenizer.is_dir():
-        trainer.refuse("tokenizer", args.tokenizer, "must be a folder")
-    encoder = Encoder(args.tokenizer, args.seed).to(args.device)
+    if not (args.tokenizer / "vocab.json").is_file():
+        trainer.refuse("tokenizer", args.tokenizer, "must be a folder with a tokenizer (vocab.json)")
+    with trainer.reading("tokenizer", args.tokenizer):
+        encoder = Encoder(args.tokenizer, args.seed).to(args.device)
     if args.init:
-        read(args.init, encoder)
+        with trainer.reading("init", args.init):
+            read(args.init, encoder)
     tower = Tower(encoder).to(args.device)
     if args.pictures:
         trainer.Trainer("text_pictures", tower, args).run(picture_function(tower, args))
@@ -537,6 +539,8 @@ def main() -> None:
         encoder.patch_heads.load_state_dict(tower.heads.state_dict())
     t = trainer.Trainer("text", encoder, args)
     if args.evaluate:
+        if not t.step:
+            raise SystemExit(f"{args.state}: no state of text; train it first")
         print(evaluate(encoder, args))
     elif args.export:
         trainer.require_complete(args.state, "text")

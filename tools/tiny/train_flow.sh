@@ -17,13 +17,15 @@ shift 3
 more=("$@")
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)/models/duet-tiny
-for minutes in "$fl2va" "$ref2va"; do
-    [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ && $minutes =~ [1-9] ]] ||
-        { echo "train_flow.sh: $minutes minutes: must be a number above 0"; exit 2; }
+for name in fl2va ref2va; do
+    [[ ${!name} =~ ^[0-9]+(\.[0-9]+)?$ && ${!name} =~ [1-9] ]] ||
+        { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number above 0"; exit 2; }
 done
+[ ! -e "$state" ] || [ -d "$state" ] || { echo "train_flow.sh: STATE $state: must be a folder"; exit 2; }
 last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
@@ -31,36 +33,50 @@ whole=(--clips 2048 --pairs 0.5 --bounces 2 --wordings 2)
 short_clips=4096
 short=(--clips $short_clips --frames 22 --pairs 1 --wordings 1)
 
-# flow GPU LOG options...; a stop of its shell stops the training.
+# flow GPU LOG options...: starts it as a child of this very shell, so that a stop of the script stops it. $! is it.
+declare -A log_of
 flow() {
-    local device=$1 log=$2 child
-    shift 2
-    CUDA_VISIBLE_DEVICES=$device python3 "$here/flow.py" --model "$root/FL2VA" --cache "$state/cache" --parts 4 "$@" \
-        "${more[@]}" >>"$state/log/$log" 2>&1 &
-    child=$!
-    trap 'kill $child 2>/dev/null; exit 1' TERM
-    wait $child || { echo "train_flow.sh: $log failed; see $state/log/$log"; return 1; }
+    CUDA_VISIBLE_DEVICES=$1 python3 "$here/flow.py" --model "$root/FL2VA" --cache "$state/cache" --parts 4 "${@:3}" \
+        "${more[@]}" >"$state/log/$2" 2>&1 &
+    log_of[$!]=$2
 }
 
 # wait_all PID...: waits for all, fails if one did.
 wait_all() {
     local bad=0 pid
-    for pid; do wait "$pid" || bad=1; done
+    for pid; do
+        wait "$pid" || { bad=1; echo "train_flow.sh: ${log_of[$pid]} failed; see $state/log/${log_of[$pid]}"; }
+    done
     return $bad
+}
+
+# room: waits until fewer than PROCESSES of `encoding` run; fails as soon as one has failed.
+room() {
+    local pid left
+    while :; do
+        left=()
+        for pid in "${encoding[@]}"; do
+            if kill -0 "$pid" 2>/dev/null; then left+=("$pid"); else wait_all "$pid" || return 1; fi
+        done
+        encoding=("${left[@]}")
+        [ ${#encoding[@]} -ge "${PROCESSES:-6}" ] || return 0
+        sleep 0.2
+    done
 }
 
 # encode NAME...: the parts of all that is named, by so many processes side by side, on the GPUs in turn.
 encode() {
-    local pids=() name part number=0
+    local name part number=0
+    encoding=()
     for name; do
         local -n options=prepare_$name
         for part in 0 1 2 3; do
-            while [ "$(jobs -pr | wc -l)" -ge "${PROCESSES:-6}" ]; do sleep 0.2; done
-            flow $((number++ % (last + 1))) "$name-$part" "${options[@]}" --state "$state" --part $part &
-            pids+=($!)
+            room || return 1
+            flow $((number++ % (last + 1))) "$name-$part" "${options[@]}" --state "$state" --part $part
+            encoding+=($!)
         done
     done
-    wait_all "${pids[@]}"
+    wait_all "${encoding[@]}"
 }
 prepare_videos=(--partition fl2va "${whole[@]}" --prepare videos)
 prepare_strays=(--partition fl2va "${whole[@]}" --prepare strays)
@@ -87,32 +103,29 @@ until_near() {
     while kill -0 "$3" 2>/dev/null && [ $((left--)) -gt 0 ]; do sleep 1; done
 }
 
-train_fl2va() {
-    local first
-    trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM
-    if [ -n "$had" ]; then
-        train 0 fl2va fl2va guided "$fl2va" "${guided[@]}" --lr 1.2e-3 --init "$had" & wait $!
-    else
-        half=$(awk -v m="$fl2va" 'BEGIN { print m / 2 }')
-        train 0 fl2va_first fl2va first "$half" --lr 2e-3 --end-rate 0.3 & first=$!
-        train 0 fl2va fl2va guided "$half" "${guided[@]}" --lr 1.2e-3 --after "$state/first" & wait_all $first $!
-    fi
-}
-
-train_ref2va() {
-    local from=(--after "$state/guided" --after-partition fl2va)
-    [ "$last" -eq 0 ] || [ -z "$had" ] || from=(--init "$had")
-    train "$last" ref2va ref2va guided "$ref2va" "${guided[@]}" --lr 1.5e-3 --short $short_clips "${from[@]}"
-}
-
 had=
 [ ! -e "$root/FL2VA/transformer/config.json" ] || had=$root/FL2VA/transformer
 encode videos strays prompts_fl2va
-train_fl2va & first=$!
+if [ -n "$had" ]; then
+    train 0 fl2va fl2va guided "$fl2va" "${guided[@]}" --lr 1.2e-3 --init "$had"
+    first=($!)
+else
+    half=$(awk -v m="$fl2va" 'BEGIN { print m / 2 }')
+    train 0 fl2va_first fl2va first "$half" --lr 2e-3 --end-rate 0.3
+    first=($!)
+    train 0 fl2va fl2va guided "$half" "${guided[@]}" --lr 1.2e-3 --after "$state/first"
+    first+=($!)
+fi
 encode prompts_ref2va short_videos short_strays short_prompts
-[ "$last" -gt 0 ] || until_near fl2va "$fl2va" $first
-train_ref2va & second=$!
-wait_all $first || { kill $second 2>/dev/null; exit 1; }
+from=(--after "$state/guided" --after-partition fl2va)
+if [ "$last" -eq 0 ]; then
+    until_near fl2va "$fl2va" "${first[-1]}"
+elif [ -n "$had" ]; then
+    from=(--init "$had")
+fi
+train "$last" ref2va ref2va guided "$ref2va" "${guided[@]}" --lr 1.5e-3 --short $short_clips "${from[@]}"
+second=$!
+wait_all "${first[@]}"
 wait_all $second
 for partition in FL2VA Ref2VA; do
     python3 "$here/flow.py" --partition "${partition,,}" --state "$state/guided" --device cpu --export "$root/$partition"

@@ -10,7 +10,8 @@ rules:
  3. Moments are rounded to those 8 bits at every multiple of ROUND_EVERY steps whether or not the run stops
     there, and a run stops only there. So one long run and many short ones compute the same numbers (bit for
     bit on a CPU; on a GPU up to the order of its atomic sums).
- 4. The number of steps is fixed when training starts, by `--steps` or, after the first CALIBRATE steps, by
+ 4. One training at a time has a state, by a lock that ends with its process.
+ 5. The number of steps is fixed when training starts, by `--steps` or, after the first CALIBRATE steps, by
     the speed for `--train-minutes`: the learning rate (linear warm-up, then a cosine) depends on step / steps only.
 
 A component gives `Trainer` its modules and a function step -> (loss, figures), and may name matrices that are
@@ -21,14 +22,18 @@ lines beside the state.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import math
 import pathlib
+import re
 import time
 from typing import Callable, Sequence
 
 import torch
 from muon import Muon
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 ROUND_EVERY = 50
@@ -107,22 +112,46 @@ def check_arguments(args: argparse.Namespace) -> None:
         within(args, field, low)
     within(args, "lr", 1e-9, 1.0)
     within(args, "end-rate", 0, 1)
-    if args.state.exists() and not args.state.is_dir():
-        refuse("state", args.state, "must be a folder")
+    for field in ("train-minutes", "run-minutes"):
+        within(args, field, 0, 100_000)
+    for field in ("state", "cache", "export"):
+        check_folder(field, getattr(args, field, None))
     if getattr(args, "init", None) and not args.init.is_dir():
         refuse("init", args.init, "must be a folder")
     check_device(args.device)
-    others = any(getattr(args, name, None) for name in ("export", "evaluate", "prepare", "measure"))
+    others = [name for name in ("export", "evaluate", "prepare", "measure") if getattr(args, name, None)]
+    if len(others) > 1:
+        refuse(others[1], getattr(args, others[1]), f"not with --{others[0]}")
     if not (others or args.steps or args.train_minutes):
         refuse("steps", args.steps, "--steps or --train-minutes must be given")
 
 
-def check_device(name: str) -> None:
-    """Refuses a device that PyTorch does not know or this machine has not."""
+def check_folder(field: str, path: pathlib.Path | None) -> None:
+    """Refuses what is not a folder and cannot become one."""
+    for place in (path, *path.absolute().parents) if path else ():
+        if place.exists():
+            if not place.is_dir():
+                refuse(field, path, f"{place} is not a folder")
+            return
+
+
+@contextlib.contextmanager
+def reading(field: str, path: pathlib.Path):
+    """Whatever goes wrong inside is said in one line about the option that named the files."""
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as problem:
-        refuse("device", name, str(problem).splitlines()[0], "cuda" if torch.cuda.is_available() else "cpu")
+        yield
+    except (OSError, KeyError, RuntimeError, ValueError, SafetensorError) as problem:
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise SystemExit(f"--{field} {path}: cannot be read ({reason})") from None
+
+
+def check_device(name: str) -> None:
+    """Refuses a device other than the processor and the GPUs that are there."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        if name == "cpu" or int(name[5:] or 0) < gpus:
+            return
+    refuse("device", name, f"must be cpu or a GPU, as cuda:0; {gpus} here", "cuda:0" if gpus else "cpu")
 
 
 def _meta(path: pathlib.Path) -> dict:
@@ -143,6 +172,25 @@ def _files(state: pathlib.Path, name: str, meta: dict) -> list[pathlib.Path]:
     return found
 
 
+def _tensors(paths: list[pathlib.Path]) -> dict[str, torch.Tensor]:
+    """All tensors of a state's files; one line if one is damaged."""
+    out: dict[str, torch.Tensor] = {}
+    for path in paths:
+        try:
+            out.update(load_file(path))
+        except (SafetensorError, OSError) as problem:
+            raise SystemExit(f"{path}: damaged ({problem}); remove the state to begin anew") from None
+    return out
+
+
+def _curve(path: pathlib.Path) -> list[dict]:
+    """The lines of a curve; one line if it is damaged."""
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    except ValueError as problem:
+        raise SystemExit(f"{path}: damaged ({problem}); remove it to go on without") from None
+
+
 def is_complete(state: pathlib.Path, name: str) -> bool:
     """True once the training of a component in a state folder has made its last step."""
     path = state / f"{name}.json"
@@ -161,9 +209,7 @@ def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> 
     path = state / f"{name}.json"
     if not path.exists():
         raise SystemExit(f"{state}: no state of {name}; train it first")
-    tensors: dict[str, torch.Tensor] = {}
-    for path in _files(state, name, _meta(path)):
-        tensors.update(load_file(path))
+    tensors = _tensors(_files(state, name, _meta(path)))
     with torch.no_grad():
         for key, p in module.named_parameters():
             p.copy_(tensors["param/" + key])
@@ -228,20 +274,29 @@ class Trainer:
         self.curve: list[dict] = []
         self.packed: dict[str, dict[str, torch.Tensor]] = {}  # moments as stored
         args.state.mkdir(parents=True, exist_ok=True)
+        reads = getattr(args, "export", None) or getattr(args, "evaluate", None)
+        self.lock = None if reads else self._hold()
         self._load()
 
     # ---- state ----------------------------------------------------------------------------------------
+
+    def _hold(self):
+        """Keeps other trainings of this component out of the state folder while this one lives."""
+        lock = open(self.args.state / f"{self.name}.lock", "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            refuse("state", self.args.state, f"another training of {self.name} goes on there")
+        return lock
 
     def _load(self) -> None:
         meta_path = self.args.state / f"{self.name}.json"
         if not meta_path.exists():
             return
         meta = _meta(meta_path)
-        if meta["seed"] != self.args.seed:
+        if meta["seed"] != self.args.seed and not getattr(self.args, "export", None):
             raise SystemExit(f"{self.name}: the state was trained with --seed {meta['seed']}")
-        tensors: dict[str, torch.Tensor] = {}
-        for path in _files(self.args.state, self.name, meta):
-            tensors.update(load_file(path))
+        tensors = _tensors(_files(self.args.state, self.name, meta))
         self.step, self.seconds = meta["step"], meta["seconds"]
         self.steps, self.options = meta["steps"] or self.steps, meta.get("options")
         with torch.no_grad():
@@ -256,8 +311,7 @@ class Trainer:
                     at = p.device if self._fused() else "cpu"
                     entry["step"] = torch.tensor(float(self.step), device=at)
                 self.opt_of[id(p)].state[p] = entry
-        curve = self.args.state / f"{self.name}.curve.jsonl"
-        self.curve = [json.loads(line) for line in curve.read_text().splitlines()] if curve.exists() else []
+        self.curve = _curve(self.args.state / f"{self.name}.curve.jsonl")
         print(f"{self.name}: resumed at step {self.step} of {self.steps}", flush=True)
 
     def _fused(self) -> bool:

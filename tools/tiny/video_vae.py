@@ -221,7 +221,8 @@ def open_stage(vae: torch.nn.Module, args: argparse.Namespace) -> trainer.Traine
     if not args.decoder:
         return trainer.Trainer("video_vae", vae, args)
     if args.init:
-        native.read_video_vae(args.init, vae)
+        with trainer.reading("init", args.init):
+            native.read_video_vae(args.init, vae)
     else:
         trainer.load_parameters(args.state, "video_vae", vae)
     return trainer.Trainer("video_vae_decoder", decoder_of(vae), args)
