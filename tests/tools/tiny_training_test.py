@@ -23,13 +23,12 @@ import sys
 import tempfile
 import warnings
 
-import numpy as np
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 warnings.filterwarnings("ignore")
 
 try:
+    import numpy as np
     import torch
     import diffusers  # noqa: F401
     import transformers  # noqa: F401
@@ -44,6 +43,7 @@ import audio_vae  # noqa: E402
 import fast_audio  # noqa: E402
 import flow  # noqa: E402
 import frozen  # noqa: E402
+import generate  # noqa: E402
 import graphs  # noqa: E402
 import muon  # noqa: E402
 import native  # noqa: E402
@@ -259,6 +259,28 @@ def test_arguments() -> None:
             said = refused(lambda: trainer.check_arguments(args))
             check(said.startswith(begins) and bool(said) == bool(begins), f"arguments {options}: {said!r}")
             check("\n" not in said, f"arguments {options}: more than a line")
+
+
+def test_sampling_guidance() -> None:
+    """Guidance at sampling goes from what the model says without prompt and references (0) through what it says (1) on."""
+    torch.manual_seed(0)
+    model = generate.Model.__new__(generate.Model)
+    model.device, model.transformer = "cpu", shaken(flow.build(1)).eval()
+    rows = flow.Rows(packing.build([1] * 6, [("image", 4, 6), ("audio", 3)], 22, 4, 6), "cpu")
+    counts = (rows.layout.video_conditions, rows.layout.audio_conditions)
+    given = [
+        [torch.randn(2, 6, 128), torch.randn(2, counts[0], 64), torch.randn(2, counts[1], 16)] for _ in "ab"
+    ]
+
+    def clip(inputs: list[torch.Tensor], guidance: float) -> tuple[torch.Tensor, ...]:
+        return model.sample(rows, *inputs, 2, 5, guidance)
+
+    free, other = clip(given[0], 0.0), clip(given[1], 0.0)
+    told, more = clip(given[0], 1.0), clip(given[0], 2.0)
+    for name, f, o, x, y in zip(("video", "audio"), free, other, told, more):
+        check(torch.allclose(f, o, atol=1e-5), f"sampling: {name} without a prompt depends on it")
+        check(float((x - f).abs().max()) > 1e-3, f"sampling: {name} does not depend on the prompt")
+        check(torch.allclose(y - x, x - f, atol=1e-4), f"sampling: {name} is not guided")
 
 
 def test_states() -> None:
@@ -611,6 +633,7 @@ def main() -> int:
         test_muon,
         test_guidance,
         test_arguments,
+        test_sampling_guidance,
         test_states,
         test_caches,
         test_two_pools,
