@@ -79,6 +79,7 @@ const volatile int *signals_flag(void); /* non-zero once a signal came */
 /* ---- cut_files.c ---- */
 /* From now on a mapped file that shrinks while it is read is named, and ends the process with EXIT_MODEL. */
 void cut_files_watch(bool json);
+#define LATENTS_KEPT "latents kept, finish with duet decode: " /* and their path, in a line of its own */
 /* It then also says where the latents of an output stand; NULL once the output is complete. */
 void cut_files_latents(int32_t output, const char *path);
 

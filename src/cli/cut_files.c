@@ -109,12 +109,12 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     say(STDERR_FILENO, RULE);
     say(STDERR_FILENO, "\n");
     const char *json_latents = NULL;
-    for (int k = DUET_MAX_OUTPUTS - 1; k >= 0; k--) {
+    for (int k = 0; k < DUET_MAX_OUTPUTS; k++) {
         if (!latents[k].stand || !latents[k].text) continue;
-        say(STDERR_FILENO, "latents kept, finish with duet decode: ");
+        say(STDERR_FILENO, LATENTS_KEPT);
         say(STDERR_FILENO, latents[k].text);
         say(STDERR_FILENO, "\n");
-        json_latents = latents[k].json;
+        if (!json_latents) json_latents = latents[k].json;
     }
     if (as_json) {
         clean(line, true);

@@ -3,7 +3,7 @@
  *     a terminal   denoise 12/49  2.31 s each, 1 min 25 s left           (one line, rewritten)
  *     otherwise    a line when a stage begins, one when it ends, and one every ten seconds between
  *
- * NO_COLOR and TERM=dumb are respected; --quiet is silence. */
+ * NO_COLOR and TERM=dumb are respected; --quiet is silence. It hears all events, so it also tells cut_files.c which latents stand. */
 #include "cli/cli.h"
 
 #include <stdio.h>

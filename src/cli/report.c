@@ -98,8 +98,7 @@ int report_failure(duet_status status, const duet_error *err, phase when, bool j
     }
     for (int32_t k = 0; result && k < result->num_outputs; k++) {
         const duet_output *o = &result->output[k];
-        if (!o->finished && o->latents_path)
-            fprintf(stderr, "latents kept, finish with duet decode: %s\n", o->latents_path);
+        if (!o->finished && o->latents_path) fprintf(stderr, LATENTS_KEPT "%s\n", o->latents_path);
     }
     if (json) print_json_error(err, code, result);
     return code;

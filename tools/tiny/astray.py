@@ -33,9 +33,12 @@ def looks(scenes: world.Scenes, seed) -> world.Scenes:
         n, pair = len(left), scenes.count[left] == 2
         exchanged = pair & (rng.random(n) < EXCHANGED)
         changes = rng.integers(3, size=(n, 2))  # the colour, the shape, both
-        for look, total, alone in ((colour, len(world.COLOURS), 0), (shape, len(world.SHAPES), 1)):
-            own = (scenes.colour if look is colour else scenes.shape)[left]
-            other = (own + rng.integers(1, total, (n, 2))) % total
+        for look, asked, kinds, alone in (
+            (colour, scenes.colour, world.COLOURS, 0),
+            (shape, scenes.shape, world.SHAPES, 1),
+        ):
+            own = asked[left]
+            other = (own + rng.integers(1, len(kinds), (n, 2))) % len(kinds)
             look[left] = np.where((changes == alone) | (changes == 2), other, own)
             look[left] = np.where(exchanged[:, None], own[:, ::-1], look[left])
         stray = dataclasses.replace(scenes, shape=shape, colour=colour).take(left)

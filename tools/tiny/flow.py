@@ -457,11 +457,11 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
         trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
-    for field, needed in (("model", not args.export), ("after", False), ("cache", False)):
+    for field, needed in (("model", not args.export), ("after", False)):
         folder = getattr(args, field)
         if needed and folder is None:
             trainer.refuse(field, "FOLDER", "must be given")
-        if folder is not None and not folder.is_dir() and (field != "cache" or folder.exists()):
+        if folder is not None and not folder.is_dir():
             trainer.refuse(field, folder, "must be a folder")
 
 
