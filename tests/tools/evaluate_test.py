@@ -368,6 +368,17 @@ def test_split() -> None:
         check(len(np.unique(getattr(train, name)[:, 0])) == count, f"split: training misses a {name}")
 
 
+def test_places() -> None:
+    """Of two objects the one named first is on the left, or on top if one of them moves sideways."""
+    scenes = world.sample_scenes(300, 5, pair_share=1.0, split="all")
+    tracks = world.Tracks(world.Backend(), scenes, FRAMES)
+    x, y = tracks.position(np.linspace(0, FRAMES / 24, 9, dtype=np.float32))
+    sideways = np.isin(scenes.motion, (world.RIGHT, world.LEFT, world.BOUNCE)).any(1)
+    check(0.2 < sideways.mean() < 0.8, "places: both arrangements occur")
+    check(bool((y[sideways, 0] < y[sideways, 1]).all()), "places: the first is not always on top")
+    check(bool((x[~sideways, 0] < x[~sideways, 1]).all()), "places: the first is not always on the left")
+
+
 def test_roles() -> None:
     """Exchanged pictures ask for exchanged looks; the truth fills its roles, the exchanged truth none."""
     straight, crossed = (judge.asked(3, 3, "ref2va", swap) for swap in (False, True))
@@ -394,6 +405,7 @@ def main() -> int:
     test_grammar()
     test_roles()
     test_split()
+    test_places()
     test_truth()
     test_one_changed()
     test_nothing()

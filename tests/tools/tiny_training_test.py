@@ -135,7 +135,7 @@ def test_activation() -> None:
 
 
 def test_files() -> None:
-    """Writing, reading and writing again."""
+    """Writing, reading and writing again; the mean with what was written."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         model = shaken(flow.build(2))
@@ -145,6 +145,13 @@ def test_files() -> None:
         first, again = load_file(path / "model-00001-of-00001.safetensors"), native.transformer_tensors(other)
         check(set(first) == set(again), "transformer: names")
         check(all(torch.equal(first[k], again[k]) for k in first), "transformer: values")
+        mean = shaken(flow.build(3))
+        its = {k: p.detach().clone() for k, p in mean.named_parameters()}
+        flow.average_with(path, mean)
+        for (key, p), q in zip(mean.named_parameters(), other.parameters()):
+            check(torch.allclose(p, (its[key] + q) / 2, atol=1e-6), f"transformer: the mean of {key}")
+        said = refused(lambda: flow.average_with(path / "none", mean))
+        check(said.startswith("--mean"), f"transformer: a mean with nothing: {said!r}")
 
 
 def train(state: pathlib.Path, steps: int, stop: float) -> None:
@@ -535,7 +542,7 @@ def test_untold() -> None:
 
 
 def test_chances() -> None:
-    """Steps draw from buckets by their size, from those with reference videos twice as often, from tiny ones never."""
+    """Steps draw from buckets by their size, from those with reference videos four times as often, from tiny ones never."""
     layouts = [packing.build([1] * n, [], 22, 4, 6) for n in (5, 6, 7, 8)]
     sizes, image, video = (40, 80, 40, 3), [("image", 4, 6)], [("video", 2, 4, 6)]
     buckets = []
@@ -543,7 +550,7 @@ def test_chances() -> None:
         buckets.append(pool.Bucket(layout, kinds))
         buckets[-1].scene = list(range(size))
     found = flow.chances(pool.Pool(torch.empty(0), None, buckets, 22), argparse.Namespace(rows=0, batch=16))
-    check(np.allclose(found / found[0], [1, 2, 2, 0]), f"chances: {found}")
+    check(np.allclose(found / found[0], [1, 2, 4, 0]), f"chances: {found}")
 
 
 def test_short() -> None:

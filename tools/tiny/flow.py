@@ -27,6 +27,10 @@ the targets of picture and sound become
 whose fixed point is guidance by 1 / (1 - W). A training from nothing goes half its time without guidance and strays
 (`train_flow.sh`).
 
+A training that went on from other weights is exported as the mean of both (`--mean`). The end alone has learnt too well which
+combinations of looks and motions there are: of 84 held-out clips it had 94.0 % of colours right, the beginning 94.6 %, the mean of
+both 97.6 %.
+
 `forward` below is the reference module's forward for a batch with a timestep per clip; `tests/tools` holds
 the two together. NOT here: layouts (`packing.py`), requests (`tasks.py`), encoded clips (`pool.py`), files
 (`native.py`), sampling (`generate.py`).
@@ -357,9 +361,9 @@ def losses(
 
 def chances(pool: Pool, args: argparse.Namespace) -> np.ndarray:
     """How likely a step draws from each bucket."""
-    # A request without keyframes or references tells least and has most to learn, and one with a reference video is rare
-    # and has to find in it what no word says: drawn twice as often.
-    weights = np.array([2.0 if not b.kinds or "video" in b.kinds else 1.0 for b in pool.buckets])
+    # A request without keyframes or references tells least and has most to learn; one with a reference video is rare and has to
+    # find in it what no word says (drawn twice as often, 1225 s did not teach it).
+    weights = np.array([2.0 if not b.kinds else 4.0 if "video" in b.kinds else 1.0 for b in pool.buckets])
     have = np.array([len(b.scene) for b in pool.buckets])
     drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])
     few = have < drawn / 2  # would show the same clips twice and more in every step
@@ -395,6 +399,16 @@ def step_function(model: torch.nn.Module, pools: list[Pool], args: argparse.Name
         return v + a, {"video": v.detach(), "audio": a.detach()}
 
     return run
+
+
+def average_with(folder: pathlib.Path, model: torch.nn.Module) -> None:
+    """Makes the parameters of `model` the means of theirs and of those in a transformer/ folder."""
+    other = build(0).to(next(model.parameters()).device)
+    with trainer.reading("mean", folder):
+        native.read_transformer(folder, other)
+    with torch.no_grad():
+        for mine, its in zip(model.parameters(), other.parameters()):
+            mine.lerp_(its, 0.5)
 
 
 def measure(t: trainer.Trainer, step_fn, args: argparse.Namespace) -> None:
@@ -457,7 +471,9 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
         trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
-    for field, needed in (("model", not args.export), ("after", False)):
+    if args.mean and not args.export:
+        trainer.refuse("mean", args.mean, "is for --export only")
+    for field, needed in (("model", not args.export), ("after", False), ("mean", False)):
         folder = getattr(args, field)
         if needed and folder is None:
             trainer.refuse(field, "FOLDER", "must be given")
@@ -541,6 +557,11 @@ def main() -> None:
     parser.add_argument(
         "--export", type=pathlib.Path, help="write the native files to DIR/transformer instead of training"
     )
+    parser.add_argument(
+        "--mean",
+        type=pathlib.Path,
+        help="with --export: the mean with the weights of this transformer/ folder",
+    )
     args = parser.parse_args()
     check_arguments(args)
     if args.device.startswith("cuda"):
@@ -558,6 +579,8 @@ def main() -> None:
     t = trainer.Trainer(name, model, args, () if args.adam else matrices_of(model))
     if args.export:
         trainer.require_complete(args.state, name)
+        if args.mean:
+            average_with(args.mean, model)
         native.write_transformer(args.export / "transformer", model)
         return
     t.same_options()

@@ -3,24 +3,31 @@
 #
 #   train_flow.sh STATE FL2VA REF2VA [options of flow.py]    STATE: folder for states, encoded clips and logs
 #
-# FL2VA and REF2VA are minutes of training. FL2VA starts from the weights that models/duet-tiny has; without any, half of its
-# minutes goes without guidance and strays. Ref2VA starts from FL2VA's weights: with a second GPU from those that
-# models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same arguments to go on
-# after a stop.
+# FL2VA and REF2VA are minutes of training; 0 leaves one as it is. Each goes on from the weights of its own that
+# models/duet-tiny has, and what is exported is the mean of those and the new ones (`flow.py` says why). Without any, half of
+# FL2VA's minutes and a third of Ref2VA's go without guidance and strays, and Ref2VA starts from FL2VA's weights: with a second
+# GPU from those that models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same
+# arguments to go on after a stop.
 #
 # Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
 # captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
 shift 3
 more=("$@")
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)/models/duet-tiny
 for name in fl2va ref2va; do
-    [[ ${!name} =~ ^[0-9]+(\.[0-9]+)?$ && ${!name} =~ [1-9] ]] ||
-        { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number above 0"; exit 2; }
+    [[ ${!name} =~ ^[0-9]+(\.[0-9]+)?$ ]] || { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number from 0 on"; exit 2; }
 done
+above_0() { [[ $1 =~ [1-9] ]]; }
+partitions=()
+if above_0 $fl2va; then partitions+=(FL2VA); fi
+if above_0 $ref2va; then partitions+=(Ref2VA); fi
+[ ${#partitions[@]} -gt 0 ] || { echo "train_flow.sh: FL2VA 0, REF2VA 0: one must be above 0"; exit 2; }
+above_0 $fl2va || [ -e "$root/FL2VA/transformer/config.json" ] ||
+    { echo "train_flow.sh: FL2VA 0: there are no weights of it to leave as they are"; exit 2; }
 [ ! -e "$state" ] || [ -d "$state" ] || { echo "train_flow.sh: STATE $state: must be a folder"; exit 2; }
 last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
@@ -29,7 +36,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
-whole=(--clips 2048 --pairs 0.5 --bounces 2 --wordings 2)
+whole=(--clips 2048 --pairs 0.5 --bounces 3 --wordings 2)
 short_clips=4096
 short=(--clips $short_clips --frames 22 --pairs 1 --wordings 1)
 
@@ -103,10 +110,26 @@ until_near() {
     while kill -0 "$3" 2>/dev/null && [ $((left--)) -gt 0 ]; do sleep 1; done
 }
 
-had=
-[ ! -e "$root/FL2VA/transformer/config.json" ] || had=$root/FL2VA/transformer
-encode videos strays prompts_fl2va
-if [ -n "$had" ]; then
+# The weights to go on from are kept: the exports below take their place.
+if [ ! -e "$state/began" ]; then
+    for partition in FL2VA Ref2VA; do
+        [ ! -e "$root/$partition/transformer/config.json" ] || {
+            mkdir -p "$state/began.part/$partition"
+            cp "$root/$partition"/transformer/* "$state/began.part/$partition"
+        }
+    done
+    mkdir -p "$state/began.part"
+    mv "$state/began.part" "$state/began"
+fi
+had= had_ref2va=
+[ ! -e "$state/began/FL2VA" ] || had=$state/began/FL2VA
+[ ! -e "$state/began/Ref2VA" ] || had_ref2va=$state/began/Ref2VA
+encode videos strays
+! above_0 $fl2va || encode prompts_fl2va
+first=() second=()
+if ! above_0 $fl2va; then
+    :
+elif [ -n "$had" ]; then
     train 0 fl2va fl2va guided "$fl2va" "${guided[@]}" --lr 1.2e-3 --init "$had"
     first=($!)
 else
@@ -116,18 +139,35 @@ else
     train 0 fl2va fl2va guided "$half" "${guided[@]}" --lr 1.2e-3 --after "$state/first"
     first+=($!)
 fi
-encode prompts_ref2va short_videos short_strays short_prompts
-from=(--after "$state/guided" --after-partition fl2va)
-if [ "$last" -eq 0 ]; then
-    until_near fl2va "$fl2va" "${first[-1]}"
-elif [ -n "$had" ]; then
-    from=(--init "$had")
+! above_0 $ref2va || encode prompts_ref2va short_videos short_strays short_prompts
+ref2va_guided=("${guided[@]}" --short $short_clips)
+if ! above_0 $ref2va; then
+    :
+elif [ -n "$had_ref2va" ]; then
+    if [ "$last" -eq 0 ]; then
+        wait_all "${first[@]}"
+        first=()
+    fi
+    train "$last" ref2va ref2va guided "$ref2va" "${ref2va_guided[@]}" --lr 1.2e-3 --init "$had_ref2va"
+    second=($!)
+else
+    from=(--after "$state/guided" --after-partition fl2va)
+    if [ -n "$had" ] && { [ "$last" -gt 0 ] || [ ${#first[@]} -eq 0 ]; }; then
+        from=(--init "$had")
+    elif [ "$last" -eq 0 ]; then
+        until_near fl2va "$fl2va" "${first[-1]}"
+    fi
+    part=$(awk -v m="$ref2va" 'BEGIN { print m * 0.35 }')
+    train "$last" ref2va_first ref2va first "$part" --lr 2e-3 --end-rate 0.3 "${from[@]}"
+    second=($!)
+    train "$last" ref2va ref2va guided "$(awk -v m="$ref2va" 'BEGIN { print m * 0.65 }')" "${ref2va_guided[@]}" --lr 1.5e-3 --after "$state/first"
+    second+=($!)
 fi
-train "$last" ref2va ref2va guided "$ref2va" "${guided[@]}" --lr 1.5e-3 --short $short_clips "${from[@]}"
-second=$!
 wait_all "${first[@]}"
-wait_all $second
-for partition in FL2VA Ref2VA; do
-    python3 "$here/flow.py" --partition "${partition,,}" --state "$state/guided" --device cpu --export "$root/$partition"
+wait_all "${second[@]}"
+for partition in "${partitions[@]}"; do
+    mean=()
+    [ ! -e "$state/began/$partition" ] || mean=(--mean "$state/began/$partition")
+    python3 "$here/flow.py" --partition "${partition,,}" --state "$state/guided" --device cpu --export "$root/$partition" "${mean[@]}"
 done
 python3 "$here/assemble.py" "$root"
