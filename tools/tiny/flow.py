@@ -24,10 +24,10 @@ the targets of picture and sound become
 
     x_0 - noise + W (v(prompt) - v(zeros)),    both v the model's own, held fixed,
 
-whose fixed point is guidance by 1 / (1 - W). A training from nothing goes half its time without guidance and strays
-(`train_flow.sh`).
+whose fixed point is guidance by 1 / (1 - W). A training from nothing goes a part of its time without guidance and
+strays (`train_flow.sh`).
 
-A training that went on from other weights is exported as the mean of both (`--mean`). The end alone has learnt too well which
+A training that went on from other weights can be exported as the mean of both (`--mean`). The end alone has learnt too well which
 combinations of looks and motions there are: of 84 held-out clips it had 94.0 % of colours right, the beginning 94.6 %, the mean of
 both 97.6 %.
 
@@ -362,7 +362,7 @@ def losses(
 def chances(pool: Pool, args: argparse.Namespace) -> np.ndarray:
     """How likely a step draws from each bucket."""
     # A request without keyframes or references tells least and has most to learn; one with a reference video is rare and has to
-    # find in it what no word says (drawn twice as often, 1225 s did not teach it).
+    # find in it what no word says.
     weights = np.array([2.0 if not b.kinds else 4.0 if "video" in b.kinds else 1.0 for b in pool.buckets])
     have = np.array([len(b.scene) for b in pool.buckets])
     drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])

@@ -4,15 +4,16 @@
 #   train_flow.sh STATE FL2VA REF2VA [options of flow.py]    STATE: folder for states, encoded clips and logs
 #
 # FL2VA and REF2VA are minutes of training; 0 leaves one as it is. Each goes on from the weights of its own that
-# models/duet-tiny has, and what is exported is the mean of those and the new ones (`flow.py` says why). Without any, half of
+# models/duet-tiny has; FL2VA is exported as the mean of those and the new ones (`flow.py` says why). Without any, half of
 # FL2VA's minutes and a third of Ref2VA's go without guidance and strays, and Ref2VA starts from FL2VA's weights: with a second
 # GPU from those that models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same
-# arguments to go on after a stop.
+# arguments to go on after a stop; another training takes another STATE. Options of flow.py go to all its calls.
 #
 # Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
-# captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done.
+# captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done, or
+# begins after it if it goes on from its own weights, which it would not wait with.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
 shift 3
 more=("$@")
@@ -28,12 +29,18 @@ if above_0 $ref2va; then partitions+=(Ref2VA); fi
 [ ${#partitions[@]} -gt 0 ] || { echo "train_flow.sh: FL2VA 0, REF2VA 0: one must be above 0"; exit 2; }
 above_0 $fl2va || [ -e "$root/FL2VA/transformer/config.json" ] ||
     { echo "train_flow.sh: FL2VA 0: there are no weights of it to leave as they are"; exit 2; }
+[ -n "$state" ] || { echo "train_flow.sh: STATE: must be given"; exit 2; }
+[[ ${PROCESSES:=6} =~ ^[1-9][0-9]*$ ]] || { echo "train_flow.sh: PROCESSES $PROCESSES: a number from 1 on"; exit 2; }
 [ ! -e "$state" ] || [ -d "$state" ] || { echo "train_flow.sh: STATE $state: must be a folder"; exit 2; }
 last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+if [ -e "$state/began/minutes" ] && [ "$(<"$state/began/minutes")" != "$fl2va $ref2va" ]; then
+    echo "train_flow.sh: STATE $state: was begun with $(<"$state/began/minutes") minutes; another training takes another STATE"
+    exit 2
+fi
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
 whole=(--clips 2048 --pairs 0.5 --bounces 3 --wordings 2)
@@ -66,7 +73,7 @@ room() {
             if kill -0 "$pid" 2>/dev/null; then left+=("$pid"); else wait_all "$pid" || return 1; fi
         done
         encoding=("${left[@]}")
-        [ ${#encoding[@]} -ge "${PROCESSES:-6}" ] || return 0
+        [ ${#encoding[@]} -ge "$PROCESSES" ] || return 0
         sleep 0.2
     done
 }
@@ -100,7 +107,7 @@ train() {
     flow "$device" "$log" --partition "$partition" --state "$state/$to" "${whole[@]}" --compile --graphs --rows 80000 \
         --log-every 20 --train-minutes "$minutes" --run-minutes 1000 "$@"
 }
-guided=(--guide 0.5 --astray 0.3)
+guided=(--guide 0.6 --astray 0.3)
 
 # until_near LOG MINUTES PID: waits until a training that has begun has about 90 s left, or has ended.
 until_near() {
@@ -110,8 +117,10 @@ until_near() {
     while kill -0 "$3" 2>/dev/null && [ $((left--)) -gt 0 ]; do sleep 1; done
 }
 
+encode videos strays
 # The weights to go on from are kept: the exports below take their place.
 if [ ! -e "$state/began" ]; then
+    rm -rf "$state/began.part"
     for partition in FL2VA Ref2VA; do
         [ ! -e "$root/$partition/transformer/config.json" ] || {
             mkdir -p "$state/began.part/$partition"
@@ -119,12 +128,12 @@ if [ ! -e "$state/began" ]; then
         }
     done
     mkdir -p "$state/began.part"
+    echo "$fl2va $ref2va" >"$state/began.part/minutes"
     mv "$state/began.part" "$state/began"
 fi
 had= had_ref2va=
 [ ! -e "$state/began/FL2VA" ] || had=$state/began/FL2VA
 [ ! -e "$state/began/Ref2VA" ] || had_ref2va=$state/began/Ref2VA
-encode videos strays
 ! above_0 $fl2va || encode prompts_fl2va
 first=() second=()
 if ! above_0 $fl2va; then
@@ -167,7 +176,7 @@ wait_all "${first[@]}"
 wait_all "${second[@]}"
 for partition in "${partitions[@]}"; do
     mean=()
-    [ ! -e "$state/began/$partition" ] || mean=(--mean "$state/began/$partition")
+    [ $partition = Ref2VA ] || [ -z "$had" ] || mean=(--mean "$had")
     python3 "$here/flow.py" --partition "${partition,,}" --state "$state/guided" --device cpu --export "$root/$partition" "${mean[@]}"
 done
 python3 "$here/assemble.py" "$root"

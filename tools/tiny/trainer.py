@@ -42,7 +42,7 @@ SAVE_SECONDS = 120
 FILE_BYTES = 15 * 1024 * 1024
 # Options that may differ from run to run of one training.
 FREE = frozenset(
-    "state seed steps train_minutes run_minutes device log_every export evaluate measure cache compile graphs "
+    "state seed steps train_minutes run_minutes device log_every export mean evaluate measure cache compile graphs "
     "attention init after after_partition prepare parts part model".split()
 )
 

@@ -9,8 +9,8 @@ PyTorch (`Backend`).
 
 Rules (the evaluator measures exactly these):
  1. Each object stays in its own *box*: the whole canvas, or one half of it when there are two objects. They
-    never overlap. The one named first is on the left or, if one of the two moves sideways, on top; so words alone
-    say where each is.
+    never overlap. The one named first is on the left or, if one of the two moves left or right or bounces, on top; so words
+    alone say where each is. (Where is not measured.)
  2. Timbre follows the shape (or a scene's `timbre` when a sound reference replaces it), pitch follows the
     radius. Pitches are multiples of 40 Hz, the latent rate of the audio VAE, and change only at its hop
     boundaries: a held note repeats exactly in every latent frame, so phase carries no information.
