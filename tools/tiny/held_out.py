@@ -9,8 +9,7 @@ Prompts are the first of the 200 that `generate.py --task t2va` asks for: combin
 motion that training never shows. A clip goes the whole way: prompt, MP4, and back through the `ffmpeg`
 program, so the compression of the file is in the figures. `floors.json` has a set of floors for each
 number of clips it knows; they lie a few points below what was measured when the model was shipped, and one
-clip more or less is several points of a share, so they guard against breakage, not against noise. Ticks have none: two of the 20
-clips bounce.
+clip more or less is several points of a share, so they guard against breakage, not against noise.
 
 Needs Python 3, NumPy, `ffmpeg` and the program. Each floor counts as one test; exit code 1 if one does not
 hold.

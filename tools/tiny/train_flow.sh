@@ -10,8 +10,8 @@
 # arguments to go on after a stop; another training takes another STATE. Options of flow.py go to all its calls.
 #
 # Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
-# captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done, or
-# begins after it if it goes on from its own weights, which it would not wait with.
+# captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done
+# and waits, or, if it goes on from its own weights, begins after FL2VA.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
