@@ -6,7 +6,7 @@
  3. Black and noise score near chance.
  4. A clip that went through a video file, or lies in a folder of PNG frames and a WAV, measures as it does
     in memory.
- 5. Roles of references are counted right (`judge.py`).
+ 5. Roles of references are counted right (`judge.py`), and what the tables ask for stays.
  6. A prompt in other words is measured by what it names; one that names nothing, and a file that cannot be
     read, end in one line.
 
@@ -36,6 +36,7 @@ except ImportError:
 import evaluate  # noqa: E402
 import grammar  # noqa: E402
 import judge  # noqa: E402
+import tasks  # noqa: E402
 import world  # noqa: E402
 
 FRAMES = 107
@@ -98,6 +99,21 @@ def test_truth() -> None:
         "tick_offset_frames" in summary and "stereo_correlation" in summary,
         "truth: no ticks or no stereo seen",
     )
+
+
+def test_orbits() -> None:
+    """The world's orbits begin at the top and go clockwise; measured alike are those that begin elsewhere or go the other way."""
+    scene = lone(61, motion=world.ORBIT, size=1)
+    x, y = world.Tracks(world.Backend(), scene, FRAMES).position(np.float32([0, world.ORBIT_SECONDS / 4]))
+    check(y[0, 0, 0] < y[0, 0, 1] and x[0, 0, 0] < x[0, 0, 1], f"orbits: from the top to x {x}, y {y}")
+    frames, sound = clip(scene)
+    _, want = wanted(scene)
+    for name, seen, heard in (
+        ("backwards", frames[::-1], sound[:, ::-1]),
+        ("later", frames[48:], sound[:, 2 * world.SAMPLE_RATE :]),
+    ):
+        figures = evaluate.measure(np.ascontiguousarray(seen), np.ascontiguousarray(heard), want)
+        check(figures["motion"] == 1, f"orbits: {name} is not measured as an orbit")
 
 
 def test_one_changed() -> None:
@@ -400,13 +416,46 @@ def test_roles() -> None:
     check(lost["roles_of_two_pictures"] == 0.0, f"roles: exchanged looks give {lost}")
 
 
+def test_tables() -> None:
+    """The prompts of the tables on the card stay those that they were made of."""
+    for task, swap, want in (
+        ("t2va", False, "Against a black wall, a green square gets smaller."),
+        ("fl2va", False, "A green box gets smaller against a black wall."),
+        ("ref2va", False, "The shape in <Picture 1> contracts with the sound of <Audio 1> over black."),
+        (
+            "ref2va",
+            True,
+            "Against a white wall, the shape in <Picture 2>, tiny, bounces back and forth as the shape in <Picture 1>, little, "
+            "moves from left to right.",
+        ),
+    ):
+        prompt = judge.asked(1, 200, task, swap)[-1].prompt
+        check(prompt == want, f"tables: the last prompt of {task} {swap}: {prompt!r}")
+
+
+def test_videos() -> None:
+    """Training can ask for more reference videos: of lone objects only, and what they show is what the clip is to do."""
+    scenes = world.sample_scenes(400, 9, pair_share=0.5)
+    for more, low, high in ((0.0, 0.25, 0.42), (0.5, 0.6, 0.74), (1.0, 1.0, 1.0)):
+        requests = tasks.ask(scenes, [1, 2], "ref2va", more)
+        videos = [[f for f in r.references if f.kind == "video"] for r in requests]
+        share = sum(map(bool, videos)) / int((scenes.count == 1).sum())
+        check(low <= share <= high, f"videos: chance {more} gives {share:.2f}")
+        check(all(r.scene.count[0] == 1 for r, v in zip(requests, videos) if v), "videos: of two objects")
+        moves = [(r.scene.motion[0, 0], f.scene.motion[0, 0]) for r, v in zip(requests, videos) for f in v]
+        check(all(a == b for a, b in moves), "videos: show another motion")
+
+
 def main() -> int:
     """Runs all tests."""
+    test_tables()
+    test_videos()
     test_grammar()
     test_roles()
     test_split()
     test_places()
     test_truth()
+    test_orbits()
     test_one_changed()
     test_nothing()
     test_own_words()

@@ -39,6 +39,7 @@ from frozen import GRID, Frozen
 
 PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
 PROGRESS_SECONDS = 20
+VIDEOS = 0.5  # chance of a reference video beside that of `tasks.ask`: no word says what it shows
 
 
 def kept(path: pathlib.Path | None, device: str, make: Callable):
@@ -165,7 +166,7 @@ def requests_of(
         r
         for i, task in enumerate(tasks_of(partition, frames))
         for wording in range(wordings)
-        for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task)
+        for r in tasks.ask(scenes, [seed, 41 + i, len(partition), wording], task, VIDEOS)
     ]
     return tasks.loosened(requests, [seed, 43])
 

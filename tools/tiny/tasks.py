@@ -69,11 +69,12 @@ def _sound(rng: np.random.Generator, timbre: int) -> world.Scenes:
     return one
 
 
-def _referred(rng: np.random.Generator, scene: world.Scenes) -> Request:
+def _referred(rng: np.random.Generator, scene: world.Scenes, by_video: bool = False) -> Request:
     """A ref2va request for a scene: pictures for one or both objects, or a picture with a sound, or a
-    video."""
+    video. `by_video`: one object alone takes its motion from a video for sure."""
     count = int(scene.count[0])
     way = int(rng.integers(3)) if count == 1 else 0
+    way = 2 if count == 1 and by_video else way
     if way == 0:
         order = list(rng.permutation(count))
         references = tuple(Reference("image", _show(rng, scene, k)) for k in order)
@@ -96,14 +97,16 @@ def _referred(rng: np.random.Generator, scene: world.Scenes) -> Request:
     return Request("ref2va", prompt, scene, (), references)
 
 
-def ask(scenes: world.Scenes, seed, task: str) -> list[Request]:
-    """One request of a task for every scene, which it copies."""
+def ask(scenes: world.Scenes, seed, task: str, videos: float = 0.0) -> list[Request]:
+    """One request of a task for every scene, which it copies. `videos`: chance that one object alone takes its motion
+    from a video, beside the usual third."""
     rng = np.random.default_rng(seed)
+    by_video = np.random.default_rng([*np.atleast_1d(seed).tolist(), 78]).random(len(scenes)) < videos
     out = []
     for i in range(len(scenes)):
         scene = scenes.take([i])
         if task == "ref2va":
-            out.append(_referred(rng, scene))
+            out.append(_referred(rng, scene, by_video[i]))
         else:
             keyframes = (
                 (("first",), ("last",), ("first", "last"))[int(rng.integers(3))] if task == "fl2va" else ()

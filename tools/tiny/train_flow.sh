@@ -44,8 +44,7 @@ fi
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
 whole=(--clips 2048 --pairs 0.5 --bounces 3 --wordings 2)
-short_clips=4096
-short=(--clips $short_clips --frames 22 --pairs 1 --wordings 1)
+short=(--short 12288)
 
 # flow GPU LOG options...: starts it as a child of this very shell, so that a stop of the script stops it. $! is it.
 declare -A log_of
@@ -96,9 +95,9 @@ prepare_videos=(--partition fl2va "${whole[@]}" --prepare videos)
 prepare_strays=(--partition fl2va "${whole[@]}" --prepare strays)
 prepare_prompts_fl2va=(--partition fl2va "${whole[@]}" --prepare prompts)
 prepare_prompts_ref2va=(--partition ref2va "${whole[@]}" --prepare prompts)
-prepare_short_videos=(--partition ref2va "${short[@]}" --prepare videos)
-prepare_short_strays=(--partition ref2va "${short[@]}" --prepare strays)
-prepare_short_prompts=(--partition ref2va "${short[@]}" --prepare prompts)
+prepare_short_videos=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare videos)
+prepare_short_strays=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare strays)
+prepare_short_prompts=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare prompts)
 
 # train GPU LOG PARTITION STATE MINUTES options...
 train() {
@@ -149,7 +148,6 @@ else
     first+=($!)
 fi
 ! above_0 $ref2va || encode prompts_ref2va short_videos short_strays short_prompts
-ref2va_guided=("${guided[@]}" --short $short_clips)
 if ! above_0 $ref2va; then
     :
 elif [ -n "$had_ref2va" ]; then
@@ -157,7 +155,7 @@ elif [ -n "$had_ref2va" ]; then
         wait_all "${first[@]}"
         first=()
     fi
-    train "$last" ref2va ref2va guided "$ref2va" "${ref2va_guided[@]}" --lr 1.2e-3 --init "$had_ref2va"
+    train "$last" ref2va ref2va guided "$ref2va" "${guided[@]}" "${short[@]}" --lr 1.2e-3 --init "$had_ref2va"
     second=($!)
 else
     from=(--after "$state/guided" --after-partition fl2va)
@@ -167,9 +165,10 @@ else
         until_near fl2va "$fl2va" "${first[-1]}"
     fi
     part=$(awk -v m="$ref2va" 'BEGIN { print m * 0.35 }')
-    train "$last" ref2va_first ref2va first "$part" --lr 2e-3 --end-rate 0.3 "${from[@]}"
+    train "$last" ref2va_first ref2va first "$part" "${short[@]}" --lr 2e-3 --end-rate 0.3 "${from[@]}"
     second=($!)
-    train "$last" ref2va ref2va guided "$(awk -v m="$ref2va" 'BEGIN { print m * 0.65 }')" "${ref2va_guided[@]}" --lr 1.5e-3 --after "$state/first"
+    part=$(awk -v m="$ref2va" 'BEGIN { print m * 0.65 }')
+    train "$last" ref2va ref2va guided "$part" "${guided[@]}" "${short[@]}" --lr 1.5e-3 --after "$state/first"
     second+=($!)
 fi
 wait_all "${first[@]}"

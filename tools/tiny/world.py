@@ -10,7 +10,7 @@ PyTorch (`Backend`).
 Rules (the evaluator measures exactly these):
  1. Each object stays in its own *box*: the whole canvas, or one half of it when there are two objects. They
     never overlap. The one named first is on the left or, if one of the two moves left or right or bounces, on top; so words
-    alone say where each is. (Where is not measured.)
+    alone say where each is. (Where is not measured.) Orbits begin at the top and go clockwise.
  2. Timbre follows the shape (or a scene's `timbre` when a sound reference replaces it), pitch follows the
     radius. Pitches are multiples of 40 Hz, the latent rate of the audio VAE, and change only at its hop
     boundaries: a held note repeats exactly in every latent frame, so phase carries no information.
@@ -93,6 +93,7 @@ TURN_HOPS = 10  # a quarter second
 ROWS_MOTIONS = (RIGHT, LEFT, BOUNCE, ORBIT, GROW, SHRINK, STILL)
 SIDEWAYS = (RIGHT, LEFT, BOUNCE)  # need the whole width, so they are in ROWS_MOTIONS alone
 COLS_MOTIONS = (UP, DOWN, ORBIT, GROW, SHRINK, STILL)
+ORBIT_SECONDS = 2.5  # of one turn
 
 
 def frames_to_hops(frames: int) -> int:
@@ -134,7 +135,7 @@ class Scenes:
     size: np.ndarray  # ignored by grow and shrink
     motion: np.ndarray
     timbre: np.ndarray  # = shape unless a sound reference says otherwise
-    chance: np.ndarray  # [B, 2, 4] uniform in 0..1: start, cross position, speed, direction
+    chance: np.ndarray  # [B, 2, 4] uniform in 0..1: start, cross position, speed; the last is not used
 
     def __len__(self) -> int:
         return len(self.count)
@@ -249,7 +250,7 @@ class Tracks:
     def _plan(self) -> None:
         """Constants of the closed forms, [B, 2] each."""
         s, d = self.scenes, self.seconds
-        u0, u1, u2, u3 = np.moveaxis(s.chance, -1, 0)
+        u0, u1, u2, _ = np.moveaxis(s.chance, -1, 0)
         changing = (s.motion == GROW) | (s.motion == SHRINK)
         r_max = np.where(s.count[:, None] == 2, RADIUS_MAX_PAIR, RADIUS[2])
         rate = np.minimum(5.5, 0.98 * (r_max - RADIUS[0]) / d)  # px/s
@@ -274,8 +275,6 @@ class Tracks:
         self.r0, self.dr, self.orbit = const(r0), const(dr), const(orbit)
         self.lo, self.span, self.along = const(lo), const(span), const(along)
         self.start, self.begin, self.middle = const(start), const(begin), const(middle)
-        self.phase = const(2 * math.pi * u2)
-        self.sign = const(np.where(u3 < 0.5, -1.0, 1.0))
         self.bounce_speed = const(100.0 + 20.0 * u2)
         self.bounce_start = const(u0 * 2.0 * span[..., 0])
 
@@ -296,9 +295,9 @@ class Tracks:
         span = self.span[..., 0, None]
         way = xp.remainder(self.bounce_start[..., None] + self.bounce_speed[..., None] * t, 2 * span)
         x = xp.where(m == BOUNCE, self.lo[..., 0, None] + span - xp.abs(way - span), x)
-        angle = self.phase[..., None] + self.sign[..., None] * (2 * math.pi / 2.5) * t
-        x = xp.where(m == ORBIT, self.middle[..., 0, None] + self.orbit[..., None] * xp.cos(angle), x)
-        y = xp.where(m == ORBIT, self.middle[..., 1, None] + self.orbit[..., None] * xp.sin(angle), y)
+        angle = (2 * math.pi / ORBIT_SECONDS) * t
+        x = xp.where(m == ORBIT, self.middle[..., 0, None] + self.orbit[..., None] * xp.sin(angle), x)
+        y = xp.where(m == ORBIT, self.middle[..., 1, None] - self.orbit[..., None] * xp.cos(angle), y)
         return x, y
 
     def bounces(self):
