@@ -19,6 +19,7 @@ import argparse
 import functools
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -553,6 +554,53 @@ def test_chances() -> None:
     check(np.allclose(found / found[0], [1, 2, 2, 0]), f"chances: {found}")
 
 
+def test_short_ahead() -> None:
+    """Short clips made ahead, by --prepare with --short, are those that training reads; requests ask for many
+    videos."""
+    args = argparse.Namespace(
+        clips=3, frames=107, pairs=0.5, bounces=3, wordings=2, seed=5, short=4, device="cpu"
+    )
+    short = flow.short_of(args)
+    check(
+        (short.clips, short.frames, short.wordings, short.bounces) == (4, 22, 1, 1), f"short ahead: {short}"
+    )
+    scenes = pool.scenes_of(
+        argparse.Namespace(clips=300, bounces=1, pairs=flow.SHORT_PAIRS, seed=5, frames=22)
+    )
+    requests = pool.requests_of(scenes, "ref2va", 5, 1, 22)
+    lone = [any(f.kind == "video" for f in r.references) for r in requests if r.scene.count[0] == 1]
+    check(
+        0.55 < sum(lone) / len(lone) < 0.78,
+        f"short ahead: {sum(lone)} of {len(lone)} lone objects with a video",
+    )
+    check(0.55 < float((scenes.count == 2).mean()) < 0.72, "short ahead: the share of two objects")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            str(ROOT / "tools/tiny/flow.py"),
+            "--device",
+            "cpu",
+            "--partition",
+            "ref2va",
+            "--seed",
+            "5",
+        ]
+        command += [
+            "--model",
+            str(ROOT / "models/duet-tiny/FL2VA"),
+            "--state",
+            folder,
+            "--cache",
+            folder,
+            "--clips",
+            "3",
+        ]
+        subprocess.run([*command, "--short", "2", "--prepare", "videos"], check=True, capture_output=True)
+        names = [path.name for path in pathlib.Path(folder).glob("*.pt")]
+        start = f"videos-2x22-{flow.SHORT_PAIRS}-1-5-"
+        check(len(names) == 1 and names[0].startswith(start), f"short ahead: {names} is not {start}...")
+
+
 def test_short() -> None:
     """Short clips are the beginnings of whole ones: latents (the encoder looks at no later frame), rows of sound."""
     tracks = world.Tracks(world.Backend("cpu"), world.sample_scenes(2, 5), tasks.FRAMES)
@@ -646,6 +694,7 @@ def main() -> int:
         test_untold,
         test_chances,
         test_short,
+        test_short_ahead,
         test_names,
         test_graphs,
         test_audio_pieces,

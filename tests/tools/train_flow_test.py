@@ -51,7 +51,8 @@ class Tree:
         for partition in have:
             (self.model / partition / "transformer").mkdir(parents=True)
             (self.model / partition / "transformer" / "config.json").write_text("old")
-        for name, text in (("python3", PYTHON), ("nvidia-smi", f"#!/bin/sh\nseq {gpus}\n")):
+        listed = "\n".join(f"echo GPU {n}: one" for n in range(gpus)) or "echo No devices were found; exit 6"
+        for name, text in (("python3", PYTHON), ("nvidia-smi", f"#!/bin/sh\n{listed}\n")):
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
 
@@ -60,7 +61,8 @@ class Tree:
         calls = self.folder / "calls"
         calls.write_text("")
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        environment = os.environ | {"PATH": path, "CALLS": str(calls), "BROKEN": broken} | more
+        inherited = {k: v for k, v in os.environ.items() if k != "PROCESSES"}
+        environment = inherited | {"PATH": path, "CALLS": str(calls), "BROKEN": broken} | more
         ran = subprocess.run(
             ["bash", str(self.script), *arguments],
             env=environment,
@@ -123,11 +125,14 @@ def test_anew(folder: pathlib.Path) -> None:
     tree = Tree(folder, ("FL2VA",), gpus=1)
     code, said, calls = tree.run(str(tree.state), "0", "10")
     check(code == 0, f"anew: {code} {said}")
-    first, second = sorted(trainings(calls), key=lambda c: "--guide" in c)
+    first, second = [*sorted(trainings(calls), key=lambda c: "--guide" in c), "", ""][:2]
     check(f"--init {tree.state}/began/FL2VA" in first and "--guide" not in first, f"anew: first {first}")
     check("--train-minutes 3.5 " in first and "--train-minutes 6.5 " in second, "anew: the minutes")
     check(f"--after {tree.state}/first" in second and "--guide" in second, f"anew: then {second}")
-    check("--short" in first and "--short" in second, "anew: short clips")
+    check("--short 12288" in first and "--short 12288" in second, "anew: short clips")
+    check("--astray" not in first and "--astray" in second, "anew: strays from the beginning")
+    ahead = {c.split("--short ")[1].split()[0] for c in calls if "--prepare" in c and "--short" in c}
+    check(ahead == {"12288"}, f"anew: other short clips are encoded than trained on: {ahead}")
     check(not any("--partition fl2va" in c for c in trainings(calls)), "anew: FL2VA is trained")
     check((tree.model / "FL2VA/transformer/config.json").read_text() == "old", "anew: FL2VA is replaced")
     check((tree.model / "Ref2VA/transformer/config.json").exists(), "anew: nothing exported")
@@ -160,7 +165,12 @@ def test_refusals(folder: pathlib.Path) -> None:
         ((state, "0", "5"), {}, "there are no weights of it"),
         (("", "5", "5"), {}, "STATE: must be given"),
         ((str(folder / "file"), "5", "5"), {}, "must be a folder"),
-        ((state, "5", "5"), {"PROCESSES": "0"}, "PROCESSES 0: a number from 1 on"),
+        ((state, "5", "5"), {"PROCESSES": "0"}, "PROCESSES 0: a number from 1 to 99"),
+        ((state, "5", "5"), {"PROCESSES": "9" * 20}, "a number from 1 to 99"),
+        ((state, "99999", "5"), {}, "FL2VA 99999: minutes"),
+        (("-st", "5", "5"), {}, "nearest: ./-st"),
+        ((state, "5", "5", "--seed", "3", "--short", "64"), {}, "--short: is the script's own"),
+        ((state, "5", "5", "--parts=2"), {}, "--parts=2: is the script's own"),
     ):
         code, said, calls = tree.run(*arguments, **more)
         check(code == 2 and want in said, f"refusals: {arguments} {more}: {code} {said!r}")

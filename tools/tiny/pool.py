@@ -39,7 +39,9 @@ from frozen import GRID, Frozen
 
 PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
 PROGRESS_SECONDS = 20
-VIDEOS = 0.5  # chance of a reference video beside that of `tasks.ask`: no word says what it shows
+VIDEOS = (
+    0.5  # chance that a lone object takes its motion from a video for certain: no word says what it shows
+)
 
 
 def kept(path: pathlib.Path | None, device: str, make: Callable):

@@ -98,8 +98,8 @@ def _referred(rng: np.random.Generator, scene: world.Scenes, by_video: bool = Fa
 
 
 def ask(scenes: world.Scenes, seed, task: str, videos: float = 0.0) -> list[Request]:
-    """One request of a task for every scene, which it copies. `videos`: chance that one object alone takes its motion
-    from a video, beside the usual third."""
+    """One request of a task for every scene, which it copies. `videos`: chance that a lone object takes its motion from a
+    video for certain; of the others a third does."""
     rng = np.random.default_rng(seed)
     by_video = np.random.default_rng([*np.atleast_1d(seed).tolist(), 78]).random(len(scenes)) < videos
     out = []

@@ -7,7 +7,8 @@
 # models/duet-tiny has; FL2VA is exported as the mean of those and the new ones (`flow.py` says why). Without any, half of
 # FL2VA's minutes and a third of Ref2VA's go without guidance and strays, and Ref2VA starts from FL2VA's weights: with a second
 # GPU from those that models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same
-# arguments to go on after a stop; another training takes another STATE. Options of flow.py go to all its calls.
+# arguments to go on after a stop; another training takes another STATE. Options of flow.py, as --seed, go to all its calls but
+# exports.
 #
 # Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
 # captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done
@@ -20,7 +21,7 @@ more=("$@")
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)/models/duet-tiny
 for name in fl2va ref2va; do
-    [[ ${!name} =~ ^[0-9]+(\.[0-9]+)?$ ]] || { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number from 0 on"; exit 2; }
+    [[ ${!name} =~ ^[0-9]{1,4}(\.[0-9]+)?$ ]] || { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number from 0 to 9999"; exit 2; }
 done
 above_0() { [[ $1 =~ [1-9] ]]; }
 partitions=()
@@ -30,9 +31,18 @@ if above_0 $ref2va; then partitions+=(Ref2VA); fi
 above_0 $fl2va || [ -e "$root/FL2VA/transformer/config.json" ] ||
     { echo "train_flow.sh: FL2VA 0: there are no weights of it to leave as they are"; exit 2; }
 [ -n "$state" ] || { echo "train_flow.sh: STATE: must be given"; exit 2; }
-[[ ${PROCESSES:=6} =~ ^[1-9][0-9]*$ ]] || { echo "train_flow.sh: PROCESSES $PROCESSES: a number from 1 on"; exit 2; }
+[[ $state != -* ]] || { echo "train_flow.sh: STATE $state: must not begin with a dash; nearest: ./$state"; exit 2; }
+for option in "${more[@]}"; do
+    case $option in
+    --short* | --prepare* | --part* | --state* | --cache* | --model* | --init* | --after* | --export* | --mean* | --train-m* | --run-m*)
+        echo "train_flow.sh: $option: is the script's own"
+        exit 2
+        ;;
+    esac
+done
+[[ ${PROCESSES:=6} =~ ^[1-9][0-9]?$ ]] || { echo "train_flow.sh: PROCESSES $PROCESSES: a number from 1 to 99"; exit 2; }
 [ ! -e "$state" ] || [ -d "$state" ] || { echo "train_flow.sh: STATE $state: must be a folder"; exit 2; }
-last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l) - 1))
+last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | grep -c '^GPU ' || true) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 130' INT
@@ -95,9 +105,9 @@ prepare_videos=(--partition fl2va "${whole[@]}" --prepare videos)
 prepare_strays=(--partition fl2va "${whole[@]}" --prepare strays)
 prepare_prompts_fl2va=(--partition fl2va "${whole[@]}" --prepare prompts)
 prepare_prompts_ref2va=(--partition ref2va "${whole[@]}" --prepare prompts)
-prepare_short_videos=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare videos)
-prepare_short_strays=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare strays)
-prepare_short_prompts=(--partition ref2va "${whole[@]}" "${short[@]}" --prepare prompts)
+prepare_short_videos=(--partition ref2va "${short[@]}" --prepare videos)
+prepare_short_strays=(--partition ref2va "${short[@]}" --prepare strays)
+prepare_short_prompts=(--partition ref2va "${short[@]}" --prepare prompts)
 
 # train GPU LOG PARTITION STATE MINUTES options...
 train() {
