@@ -4,7 +4,7 @@
 #   train_flow.sh STATE FL2VA REF2VA [options of flow.py]    STATE: folder for states, encoded clips and logs
 #
 # FL2VA and REF2VA are minutes of training; 0 leaves one as it is. Each goes on from the weights of its own that
-# models/duet-tiny has; FL2VA is exported as the mean of those and the new ones (`flow.py` says why). Without any, half of
+# models/duet-tiny has; FL2VA is exported as a mean of those and the new ones (`flow.py` says why). Without any, half of
 # FL2VA's minutes and a third of Ref2VA's go without guidance and strays, and Ref2VA starts from FL2VA's weights: with a second
 # GPU from those that models/duet-tiny has, beside FL2VA, if it has any; else from the new ones. Call it again with the same
 # arguments to go on after a stop; another training takes another STATE. Options of flow.py, as --seed, go to all its calls but
