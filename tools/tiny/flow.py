@@ -16,8 +16,8 @@ timesteps. All clips of a step share one layout (task, conditions, text length) 
 half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why).
 
 A share of the steps can show short clips (`--short`): beginnings of other clips, more of them a step than of whole ones (with
-`--rows`: 98 for 29 with two pictures, 43 for 21 with a video), because some things are learnt from the number of clips alone: which looks belong to which of
-two objects, and to look for the motion of a reference video in the video. (A training of 1485 s on 768 requests with a video
+`--rows 80000`: 98 for 29 with two pictures, 43 for 21 with a video), because some things are learnt from the number of
+clips alone: which looks belong to which of two objects, and to look for the motion of a reference video in the video. (A training of 1485 s on 768 requests with a video
 learnt by heart which of its clips moves how: of eight trained requests all came out right, of the same eight with other videos one.)
 
 The released model makes one evaluation a step, without classifier-free guidance; so guidance is trained in (`--guide W`).

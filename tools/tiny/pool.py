@@ -39,9 +39,7 @@ from frozen import GRID, Frozen
 
 PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
 PROGRESS_SECONDS = 20
-VIDEOS = (
-    0.5  # chance that a lone object takes its motion from a video for certain: no word says what it shows
-)
+VIDEOS = 0.5  # chance that a lone object surely takes its motion from a video, of which no word tells
 
 
 def kept(path: pathlib.Path | None, device: str, make: Callable):
