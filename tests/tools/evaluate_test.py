@@ -27,12 +27,14 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 
+import tally  # noqa: E402
+from tally import check  # noqa: E402
+
 try:
     import numpy as np
 except ImportError:
-    print("skip evaluate_test: python3-numpy is not installed")
-    print("0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    tally.skip("evaluate_test", "python3-numpy is not installed")
+    sys.exit(tally.finish())
 
 import evaluate  # noqa: E402
 import grammar  # noqa: E402
@@ -41,18 +43,6 @@ import tasks  # noqa: E402
 import world  # noqa: E402
 
 FRAMES = 107
-failures: list[str] = []
-passed = 0
-
-
-def check(condition: bool, message: str) -> None:
-    """Counts one expectation."""
-    global passed
-    if condition:
-        passed += 1
-    else:
-        failures.append(message)
-        print("FAILED " + message)
 
 
 def lone(seed: int, **fixed: int) -> world.Scenes:
@@ -469,10 +459,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             test_files(pathlib.Path(folder))
     else:
-        print("skip evaluate_test files: ffmpeg is not installed")
-    skipped = 0 if shutil.which("ffmpeg") else 1
-    print(f"{passed} passed, {len(failures)} failed, {skipped} skipped")
-    return 1 if failures else 0
+        tally.skip("evaluate_test files", "ffmpeg is not installed")
+    return tally.finish()
 
 
 if __name__ == "__main__":

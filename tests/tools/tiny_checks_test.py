@@ -24,6 +24,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 warnings.filterwarnings("ignore")
 
+import tally  # noqa: E402
+from tally import check  # noqa: E402
+
 try:
     import numpy as np
     import torch  # noqa: F401
@@ -32,23 +35,14 @@ try:
     import PIL  # noqa: F401
     import safetensors  # noqa: F401
 except ImportError as missing:
-    print(f"skip tiny_checks_test: {missing.name} is not installed\n0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    tally.skip("tiny_checks_test", f"{missing.name} is not installed")
+    sys.exit(tally.finish())
 
 import evaluate  # noqa: E402
 import judge  # noqa: E402
 import reconstruct  # noqa: E402
 import reference  # noqa: E402
 import tasks  # noqa: E402
-
-results = {"passed": 0, "failed": 0}
-
-
-def check(condition: bool, message: str) -> None:
-    """Counts one expectation."""
-    results["passed" if condition else "failed"] += 1
-    if not condition:
-        print("FAILED " + message)
 
 
 def requests() -> list[tasks.Request]:
@@ -125,11 +119,8 @@ def main() -> int:
         if shutil.which("ffmpeg"):
             test_media(pathlib.Path(folder))
         else:
-            print("skip tiny_checks_test media: ffmpeg is not installed")
-    print(
-        f"{results['passed']} passed, {results['failed']} failed, {int(not shutil.which('ffmpeg'))} skipped"
-    )
-    return 1 if results["failed"] else 0
+            tally.skip("tiny_checks_test media", "ffmpeg is not installed")
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 warnings.filterwarnings("ignore")
 
+import tally  # noqa: E402
+from tally import check  # noqa: E402
+
 try:
     import numpy as np
     import torch
@@ -35,9 +38,8 @@ try:
     import transformers  # noqa: F401
     from safetensors.torch import load_file
 except ImportError as missing:
-    print(f"skip tiny_training_test: {missing.name} is not installed")
-    print("0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    tally.skip("tiny_training_test", f"{missing.name} is not installed")
+    sys.exit(tally.finish())
 
 import astray  # noqa: E402
 import audio_vae  # noqa: E402
@@ -54,15 +56,6 @@ import tasks  # noqa: E402
 import text  # noqa: E402
 import trainer  # noqa: E402
 import world  # noqa: E402
-
-results = {"passed": 0, "failed": 0, "skipped": 0}
-
-
-def check(condition: bool, message: str) -> None:
-    """Counts one expectation."""
-    results["passed" if condition else "failed"] += 1
-    if not condition:
-        print("FAILED " + message)
 
 
 def shaken(module: torch.nn.Module) -> torch.nn.Module:
@@ -143,7 +136,7 @@ def test_files() -> None:
         native.write_transformer(path, model)
         other = flow.build(3)
         native.read_transformer(path, other)
-        first, again = load_file(path / "model-00001-of-00001.safetensors"), native.transformer_tensors(other)
+        first, again = load_file(path / native.SHARD), native.transformer_tensors(other)
         check(set(first) == set(again), "transformer: names")
         check(all(torch.equal(first[k], again[k]) for k in first), "transformer: values")
         mean = shaken(flow.build(3))
@@ -273,6 +266,19 @@ def test_arguments() -> None:
             said = refused(lambda: trainer.check_arguments(args))
             check(said.startswith(begins) and bool(said) == bool(begins), f"arguments {options}: {said!r}")
             check("\n" not in said, f"arguments {options}: more than a line")
+        whole = ROOT / "models" / "duet-tiny" / "FL2VA"
+        for options, begins, ends in (
+            (["--init", str(whole / "transformer")], "", ""),
+            (["--init", str(whole)], "--init", f"nearest: {whole / 'transformer'}"),
+            (["--init", folder], "--init", native.SHARD),
+            (["--mean", str(whole), "--export", folder], "--mean", f"nearest: {whole / 'transformer'}"),
+        ):
+            args = flow.parser_of().parse_args(
+                [*good, "--partition", "fl2va", "--model", str(whole), *options]
+            )
+            said = refused(lambda: flow.check_arguments(args))
+            check(said.startswith(begins) and said.endswith(ends), f"arguments of flow {options}: {said!r}")
+            check(bool(said) == bool(begins), f"arguments of flow {options}: {said!r}")
 
 
 def test_sampling_guidance() -> None:
@@ -349,7 +355,8 @@ def test_two_pools() -> None:
         for i in range(4):
             bucket.add(i, i, torch.ones(6, 128), None)
         bucket.close()
-        pools.append(pool.Pool(torch.full((4, len(layout.video), 64), float(frames)), None, [bucket], frames))
+        video = torch.full((4, len(layout.video), 64), float(frames))
+        pools.append(pool.Pool(video, None, torch.ones(4, 6), [bucket], frames))
         pools[-1].audio = torch.full((4, len(layout.audio), 16), float(frames))
         pools[-1].sound_of = torch.arange(4)
     args = argparse.Namespace(
@@ -357,7 +364,7 @@ def test_two_pools() -> None:
     )
     seen = []
 
-    def losses(model, rows, block, guide, video, audio, states, times, video_target, audio_target):
+    def losses(model, rows, block, guide, video, audio, states, times, video_target, audio_target, weight):
         ends = video + (1 - times[:, 0, None, None]) * video_target
         seen.append((len(rows.layout.video), round(float(ends.mean()))))
         return torch.zeros(()), torch.zeros(())
@@ -380,7 +387,7 @@ def step_inputs(layout: packing.Layout, batch: int) -> list[torch.Tensor]:
     sizes = ((len(layout.video), 64), (len(layout.audio), 16), (len(layout.text), 128))
     targets = ((sizes[0][0] - layout.video_conditions, 64), (sizes[1][0] - layout.audio_conditions, 16))
     inputs = [torch.randn(batch, *s) for s in sizes] + [torch.rand(batch, 4)]
-    return inputs + [torch.randn(batch, *s) for s in targets]
+    return inputs + [torch.randn(batch, *s) for s in targets] + [torch.rand(batch, targets[0][0])]
 
 
 def test_guidance() -> None:
@@ -406,7 +413,7 @@ def test_guidance() -> None:
             for t, f, n in zip(told, free, counts):
                 targets.append(t[:, n:].clone())
                 targets[-1][at:] = f[at:, n:] + (1 - weight) * (t[at:, n:] - f[at:, n:])
-            args = (video, audio, states, times, *targets)
+            args = (video, audio, states, times, *targets, torch.ones(targets[0].shape[:2]))
             v, a = flow.losses(model, rows, flow._block, (weight, at), *args)
             plain = flow.losses(model, rows, flow._block, (0.0, at), *args)
         check(0 < at < 4, f"guidance: begins at clip {at} of 5")
@@ -500,7 +507,7 @@ def batch_of(share: float, condition_kind: str = "first") -> flow.Batch:
         condition = torch.randn(layout.video_conditions, 64, generator=generator)
         bucket.add(i, i, torch.ones(6, 128), condition)
     bucket.close()
-    clips = pool.Pool(video, strays, [bucket], 22)
+    clips = pool.Pool(video, strays, torch.arange(54.0).view(9, 6), [bucket], 22)
     clips.audio, clips.audio_strays = (
         torch.randn(9, len(layout.audio), 16, generator=generator) for _ in range(2)
     )
@@ -528,6 +535,50 @@ def test_astray() -> None:
         share = float(moved.sum() / may.sum())
         check(0.4 < share < 0.6, f"astray: {share:.2f} of {name} led")
     check(torch.equal(plain.video[:, :conditions], led.video[:, :conditions]), "astray: conditions changed")
+    # 7 latent frames of 6 rows: pictures are led in all of them or in some that follow each other.
+    moved = (plain.video != led.video)[:, conditions:].any(2).view(len(told), 7, 6)
+    check(bool((moved.any(2) == moved.all(2)).all()), "astray: a part of a frame led")
+    led_frames = moved.all(2)
+    begins = (led_frames[:, 1:] & ~led_frames[:, :-1]).sum(1) + led_frames[:, 0]
+    check(int(begins.max()) == 1, "astray: a clip led in two stretches")
+    stretched = led_frames.any(1) & ~led_frames.all(1)
+    share = float(stretched.sum() / led_frames.any(1).sum())
+    check(0.3 < share < 0.6, f"astray: {share:.2f} of the led clips led in a stretch alone")
+
+
+def test_emphasis() -> None:
+    """Errors count by the area of the object whose box they are in, in every frame, in the mean as much as without."""
+    scenes = world.sample_scenes(400, [3], 0.5)
+    weight, side = pool.emphasis(scenes), world.CANVAS // 8
+    check(weight.shape == (400, 64) and abs(weight.mean() - 1) < 1e-4, f"emphasis: mean {weight.mean()}")
+    tracks = world.Tracks(world.Backend(), scenes, tasks.FRAMES)
+    x, y = tracks.position(np.linspace(0.0, 4.4, 9, dtype=np.float32))
+    row = (y // side * 8 + x // side).astype(int)  # of the objects' centres
+    changing = (scenes.motion == world.GROW) | (scenes.motion == world.SHRINK)
+    radius = np.where(changing, world.RADIUS[1], world.RADIUS[scenes.size])
+    for k, there in ((0, scenes.count > 0), (1, scenes.count == 2)):
+        mass = np.take_along_axis(weight, row[:, k], 1) * radius[:, k, None] ** 2
+        check(np.ptp(mass[there]) < 1e-3 * mass[there].max(), f"emphasis: object {k} by more than its area")
+    b = batch_of(0.0)
+    check(b.weight.shape == b.video_target.shape[:2], f"emphasis: {tuple(b.weight.shape)}")
+    frames = b.weight.view(len(b.weight), 7, 6)
+    check(torch.equal(frames, frames[:, :1].expand(-1, 7, -1)), "emphasis: frames differ")
+    check(bool((frames[:, 0] - frames[:, 0, :1] == torch.arange(6.0)).all()), "emphasis: of other clips")
+    model, layout = shaken(flow.build(1)), packing.build([1] * 6, [("first",)], 22, 4, 6)
+    inputs, function = step_inputs(layout, 3), functools.partial(flow.losses, model, flow.Rows(layout, "cpu"))
+    with torch.no_grad():
+        each = [
+            float(
+                function(
+                    flow._block, (0.0, 3), *inputs[:-1], torch.nn.functional.one_hot(n, 126).view(3, 42)
+                )[0]
+            )
+            for n in (torch.tensor([0]), torch.tensor([125]))
+        ]
+        both = torch.zeros(3, 42)
+        both[0, 0], both[2, 41] = 2.0, 3.0
+        found = float(function(flow._block, (0.0, 3), *inputs[:-1], both)[0])
+    check(abs(found - 2 * each[0] - 3 * each[1]) < 1e-5 * found, f"emphasis: {found} from {each}")
 
 
 def test_untold() -> None:
@@ -556,7 +607,9 @@ def test_chances() -> None:
     for layout, size, kinds in zip(layouts, sizes, (image, image, [], image)):
         buckets.append(pool.Bucket(layout, kinds))
         buckets[-1].scene = list(range(size))
-    found = flow.chances(pool.Pool(torch.empty(0), None, buckets, 22), argparse.Namespace(rows=0, batch=16))
+    found = flow.chances(
+        pool.Pool(torch.empty(0), None, torch.empty(0), buckets, 22), argparse.Namespace(rows=0, batch=16)
+    )
     check(np.allclose(found / found[0], [1, 2, 2, 0]), f"chances: {found}")
 
 
@@ -581,26 +634,10 @@ def test_short_ahead() -> None:
     )
     check(0.55 < float((scenes.count == 2).mean()) < 0.72, "short ahead: the share of two objects")
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            str(ROOT / "tools/tiny/flow.py"),
-            "--device",
-            "cpu",
-            "--partition",
-            "ref2va",
-            "--seed",
-            "5",
-        ]
-        command += [
-            "--model",
-            str(ROOT / "models/duet-tiny/FL2VA"),
-            "--state",
-            folder,
-            "--cache",
-            folder,
-            "--clips",
-            "3",
-        ]
+        given = ["--device", "cpu", "--partition", "ref2va", "--seed", "5", "--clips", "3"]
+        model = str(ROOT / "models" / "duet-tiny" / "FL2VA")
+        given += ["--model", model, "--state", folder, "--cache", folder]
+        command = [sys.executable, str(ROOT / "tools" / "tiny" / "flow.py"), *given]
         subprocess.run([*command, "--short", "2", "--prepare", "videos"], check=True, capture_output=True)
         names = [path.name for path in pathlib.Path(folder).glob("*.pt")]
         start = f"videos-2x22-{flow.SHORT_PAIRS}-1-5-"
@@ -645,8 +682,7 @@ def test_names() -> None:
 def test_graphs() -> None:
     """Losses and gradients by graphs against those without, two layouts taking turns, weights changing."""
     if not torch.cuda.is_available():
-        print("skip test_graphs: no GPU")
-        results["skipped"] += 1
+        tally.skip("test_graphs", "no GPU")
         return
     model = shaken(flow.build(1)).cuda()
     made = graphs.Graphs(model)
@@ -697,6 +733,7 @@ def main() -> int:
         test_stray_ticks,
         test_bounces,
         test_astray,
+        test_emphasis,
         test_untold,
         test_chances,
         test_short,
@@ -706,8 +743,7 @@ def main() -> int:
         test_audio_pieces,
     ):
         test()
-    print("{passed} passed, {failed} failed, {skipped} skipped".format(**results))
-    return 1 if results["failed"] else 0
+    return tally.finish()
 
 
 if __name__ == "__main__":

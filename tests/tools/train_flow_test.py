@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+import tally
+from tally import check
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/sh
 echo "$CUDA_VISIBLE_DEVICES|$*" >> "$CALLS"
@@ -24,18 +27,6 @@ while [ $# -gt 0 ]; do
     shift
 done
 """
-failures: list[str] = []
-passed = 0
-
-
-def check(condition: bool, message: str) -> None:
-    """Counts one expectation."""
-    global passed
-    if condition:
-        passed += 1
-    else:
-        failures.append(message)
-        print("FAILED " + message)
 
 
 class Tree:
@@ -193,8 +184,7 @@ def main() -> int:
     for test in (test_goes_on, test_anew, test_nothing_yet, test_refusals, test_failures):
         with tempfile.TemporaryDirectory() as folder:
             test(pathlib.Path(folder).resolve())
-    print(f"{passed} passed, {len(failures)} failed, 0 skipped")
-    return 1 if failures else 0
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ encoded before the first step (`pool.py`).
 so training sees exactly the pairs (t_video, t_audio) that sampling visits, those where looks and motions are
 decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (visual) or clean (sound), at their own
 timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u. A share of what is
-half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why).
+half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why), pictures often in a stretch of the clip
+alone. A small object shows in few rows: where it can be, errors count for more (`pool.emphasis`).
 
 A share of the steps can show short clips (`--short`): beginnings of other clips, more of them a step than of whole ones (with
 `--rows 80000`: 98 for 29 with two pictures, 43 for 21 with a video), because some things are learnt from the number of
@@ -82,6 +83,7 @@ SHORT_FRAMES = 22
 SHORT_PAIRS = 0.7  # of them are asked for with two objects; the split leaves 0.64
 GUIDED = 0.25  # guidance acts above this u
 ASTRAY = 0.45  # hints are led astray below this t
+STRETCHED = 0.5  # share of led pictures that are led in some latent frames in a row, not in all
 MEAN = 0.6  # share of the trained weights in a mean (`--mean`)
 
 
@@ -270,6 +272,8 @@ class Batch:
         x = pool.video[bucket.scene[pick]].float()
         sound = pool.sound_of[bucket.request[pick]]
         a = pool.audio[sound].float()
+        frames = packing.latent_frames(pool.frames)
+        self.weight = pool.weight[bucket.scene[pick]].repeat(1, frames)
         told = self._chance(n, 1, 1) >= UNTOLD
         self.states = bucket.states[pick].float() * told
         # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
@@ -290,13 +294,14 @@ class Batch:
                 self.audio[:, bucket.layout.audio_conditions :],
             )
             away = (pool.video_strays[bucket.scene[pick]] - x, pool.audio_strays[sound] - a)
-            self._lead(hints[0], self.video_target, away[0], self.times[:, 0, None, None], told)
+            within = self._stretch(n, frames).repeat_interleave(x.shape[1] // frames, 1)
+            self._lead(hints[0], self.video_target, away[0] * within, self.times[:, 0, None, None], told)
             self._lead(hints[1], self.audio_target, away[1], self.times[:, 1, None, None], told)
 
     def tensors(self) -> list[torch.Tensor]:
         """What `losses` takes."""
         inputs = [self.video, self.audio, self.states, self.times]
-        return [*inputs, self.video_target, self.audio_target]
+        return [*inputs, self.video_target, self.audio_target, self.weight]
 
     def _chance(self, *shape: int) -> torch.Tensor:
         return torch.rand(shape, generator=self.gen, device=self.device)
@@ -305,6 +310,13 @@ class Batch:
         """x at time t, and the velocity there."""
         noise = torch.randn(x.shape, generator=self.gen, device=self.device)
         return t * x + (1 - t) * noise, x - noise
+
+    def _stretch(self, n: int, frames: int) -> torch.Tensor:
+        """[n, frames, 1]: whether a frame of a clip may be led; all of them or, in STRETCHED of the clips, some in a row."""
+        ends = frames * self._chance(n, 2).sort(1).values
+        at = torch.arange(frames, device=self.device) + 0.5
+        whole = self._chance(n, 1) >= STRETCHED
+        return (whole | (ends[:, :1] < at) & (at < ends[:, 1:]))[..., None]
 
     def _lead(self, x: torch.Tensor, target: torch.Tensor, away: torch.Tensor, t: torch.Tensor, may) -> None:
         """Leads a share of the hints `x` that may be led a part of the way `away`, and their velocities back."""
@@ -350,9 +362,10 @@ def losses(
     times,
     video_target,
     audio_target,
+    weight,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean squares of both velocities' errors on the target rows. `guide` is the weight of guidance and the first
-    clip that is guided."""
+    """Mean squares of both velocities' errors on the target rows, those of video by `weight` [B, V]. `guide` is the weight of
+    guidance and the first clip that is guided."""
     kind = video.device.type
     # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
@@ -364,7 +377,7 @@ def losses(
                 free = _targets_of(rows, forward(model, rows, *without, times[at:], block))
                 video_target = _guided(video_target, guide, v, free[0])
                 audio_target = _guided(audio_target, guide, a, free[1])
-    loss_v = ((v - video_target) ** 2).mean()
+    loss_v = (weight * ((v - video_target) ** 2).mean(-1)).mean()
     loss_a = ((a - audio_target) ** 2).mean()
     return loss_v, loss_a
 
@@ -497,10 +510,16 @@ def check_arguments(args: argparse.Namespace) -> None:
             trainer.refuse(field, "FOLDER", "must be given")
         if folder is not None and not folder.is_dir():
             trainer.refuse(field, folder, "must be a folder")
+    for field in ("init", "mean"):
+        folder = getattr(args, field)
+        if folder is not None and not (folder / native.SHARD).is_file():
+            inner = folder / "transformer"
+            near = inner if (inner / native.SHARD).is_file() else None
+            trainer.refuse(field, folder, f"must be a transformer/ folder, with {native.SHARD}", near)
 
 
-def main() -> None:
-    """Command line."""
+def parser_of() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -580,7 +599,12 @@ def main() -> None:
         type=pathlib.Path,
         help="with --export: a mean with the weights of this transformer/ folder",
     )
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Trains, prepares, measures or exports."""
+    args = parser_of().parse_args()
     check_arguments(args)
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True

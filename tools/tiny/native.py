@@ -19,6 +19,7 @@ import pathlib
 import torch
 from safetensors.torch import load_file, save_file
 
+SHARD = "model-00001-of-00001.safetensors"  # of the text encoder and the transformers
 FP32_PREFIXES = (
     "video_patch_proj.",
     "audio_patch_proj.",
@@ -50,6 +51,16 @@ def save(tensors: dict[str, torch.Tensor], path: pathlib.Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, path, metadata={"format": "pt"})
     path.chmod(0o644)
+
+
+def write_shard(folder: pathlib.Path, tensors: dict[str, torch.Tensor]) -> None:
+    """All tensors as one file in the layout of sharded ones, with its index."""
+    save(tensors, folder / SHARD)
+    total = sum(t.numel() * t.element_size() for t in tensors.values())
+    write_json(
+        folder / "model.safetensors.index.json",
+        {"metadata": {"total_size": total}, "weight_map": {k: SHARD for k in sorted(tensors)}},
+    )
 
 
 # ---- video VAE ---------------------------------------------------------------------------------------
@@ -285,14 +296,7 @@ def write_transformer(folder: pathlib.Path, model: torch.nn.Module) -> None:
             "final_norm_eps": c.final_norm_eps,
         },
     )
-    tensors = transformer_tensors(model)
-    shard = "model-00001-of-00001.safetensors"
-    save(tensors, folder / shard)
-    total = sum(t.numel() * t.element_size() for t in tensors.values())
-    write_json(
-        folder / "model.safetensors.index.json",
-        {"metadata": {"total_size": total}, "weight_map": {k: shard for k in sorted(tensors)}},
-    )
+    write_shard(folder, transformer_tensors(model))
 
 
 # ---- reading back ------------------------------------------------------------------------------------
@@ -335,7 +339,7 @@ def read_transformer(folder: pathlib.Path, model: torch.nn.Module) -> None:
     _fill(
         model,
         native_of,
-        load_file(folder / "model-00001-of-00001.safetensors"),
+        load_file(folder / SHARD),
         model.config.num_attention_heads,
     )
 

@@ -107,6 +107,22 @@ def starts_of(count: int, step: int, part: tuple[int, int]) -> list[int]:
     return starts[len(starts) * part[0] // part[1] : len(starts) * (part[0] + 1) // part[1]]
 
 
+def emphasis(scenes: world.Scenes) -> np.ndarray:
+    """[N, rows of a latent frame]: how much errors of rows count, 1 in the mean: inversely to the area of the object in whose box
+    a row is. So a small object counts as much as a large one, though it shows in a fifth of the rows. (Without, of 200 clips a
+    task 13 to 17 % of the small objects had a wrong colour or shape, 0 to 8 % of the others.) Depends on nothing that a prompt
+    does not tell: else means would be learnt that are off. Growing and shrinking objects count as medium ones.
+    """
+    boxes = world.boxes(scenes, world.CANVAS, world.CANVAS)
+    changing = (scenes.motion == world.GROW) | (scenes.motion == world.SHRINK)
+    radius = np.where(changing, world.RADIUS[1], world.RADIUS[scenes.size])
+    side = GRID // 2
+    y, x = ((v.ravel() + 0.5) * world.CANVAS / side for v in np.mgrid[:side, :side])  # px, centres of rows
+    second = (scenes.count == 2)[:, None] & (x >= boxes[:, 1, :1]) & (y >= boxes[:, 1, 1:2])
+    weight = np.where(second, radius[:, 1:], radius[:, :1]) ** -2.0
+    return (weight / weight.mean()).astype(np.float32)
+
+
 def encode_videos(
     models: Frozen, scenes: world.Scenes, seed: int, frames: int, part: tuple[int, int], what: str
 ) -> torch.Tensor:
@@ -207,9 +223,15 @@ class Pool:
     """What a training step draws from."""
 
     def __init__(
-        self, video: torch.Tensor, strays: torch.Tensor | None, buckets: list[Bucket], frames: int
+        self,
+        video: torch.Tensor,
+        strays: torch.Tensor | None,
+        weight: torch.Tensor,
+        buckets: list[Bucket],
+        frames: int,
     ) -> None:
         self.video, self.video_strays, self.buckets, self.frames = video, strays, buckets, frames
+        self.weight = weight  # [N, rows of a latent frame], `emphasis`
         self.audio, self.audio_strays = torch.empty(0), None
         self.sound_of = torch.empty(0)  # row of `audio` of every request
 
@@ -286,7 +308,8 @@ def load(args) -> Pool:
             else:
                 found[key] = bucket
     print(f"prompts: {len(found)} layouts", flush=True)
-    pool = Pool(video, strays, list(found.values()), args.frames)
+    weight = torch.from_numpy(emphasis(scenes)).to(args.device)
+    pool = Pool(video, strays, weight, list(found.values()), args.frames)
     requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
     models = Frozen(args.model, args.device, ("audio",))
     pool.add_sounds(models, requests, scenes, [args.seed, 52] if args.astray else None)

@@ -468,18 +468,12 @@ def write(folder: pathlib.Path, encoder: Encoder) -> None:
         },
     )
     tensors = {k: v.detach().to(torch.bfloat16) for k, v in encoder.qwen.state_dict().items()}
-    shard = "model-00001-of-00001.safetensors"
-    native.save(tensors, folder / shard)
-    total = sum(t.numel() * 2 for t in tensors.values())
-    native.write_json(
-        folder / "model.safetensors.index.json",
-        {"metadata": {"total_size": total}, "weight_map": {k: shard for k in sorted(tensors)}},
-    )
+    native.write_shard(folder, tensors)
 
 
 def read(folder: pathlib.Path, encoder: Encoder) -> None:
     """The weights of `text_encoder/` into an encoder."""
-    stored = native.load_file(folder / "model-00001-of-00001.safetensors")
+    stored = native.load_file(folder / native.SHARD)
     encoder.qwen.load_state_dict({k: v.float() for k, v in stored.items()})
 
 

@@ -53,7 +53,7 @@ if [ -e "$state/began/minutes" ] && [ "$(<"$state/began/minutes")" != "$fl2va $r
 fi
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
-whole=(--clips 2048 --pairs 0.5 --bounces 3 --wordings 2)
+whole=(--clips 8192 --pairs 0.5 --bounces 3 --wordings 2)
 short=(--short 12288)
 
 # flow GPU LOG options...: starts it as a child of this very shell, so that a stop of the script stops it. $! is it.

@@ -223,6 +223,19 @@ def sample_scenes(n: int, seed, pair_share: float = 0.35, split: str = "train") 
     return concatenate(kept).take(slice(0, n))
 
 
+def boxes(scenes: Scenes, width: int, height: int) -> np.ndarray:
+    """[B, 2, 4] x0, y0, x1, y1 of each object's box, px."""
+    half, w, h = np.arange(2), float(width), float(height)
+    box = np.zeros((len(scenes), 2, 4), np.float32)
+    box[..., 2], box[..., 3] = w, h
+    pair, rows = (scenes.count == 2)[:, None], np.isin(scenes.motion, SIDEWAYS).any(1, keepdims=True)
+    box[..., 0] = np.where(pair & ~rows, half * w / 2, 0)
+    box[..., 2] = np.where(pair & ~rows, (half + 1) * w / 2, w)
+    box[..., 1] = np.where(pair & rows, half * h / 2, 0)
+    box[..., 3] = np.where(pair & rows, (half + 1) * h / 2, h)
+    return box
+
+
 class Tracks:
     """Positions and radii of a batch of scenes as functions of time, for clips of `frames` frames."""
 
@@ -233,19 +246,6 @@ class Tracks:
         self.frames, self.width, self.height = frames, width, height
         self.seconds = frames / FPS
         self._plan()
-
-    def _boxes(self):
-        """[B, 2, 4] x0, y0, x1, y1 of each object's box."""
-        s, w, h = self.scenes, float(self.width), float(self.height)
-        half = np.arange(2)
-        box = np.zeros((len(s), 2, 4), np.float32)
-        box[..., 2], box[..., 3] = w, h
-        pair, rows = (s.count == 2)[:, None], np.isin(s.motion, SIDEWAYS).any(1, keepdims=True)
-        box[..., 0] = np.where(pair & ~rows, half * w / 2, 0)
-        box[..., 2] = np.where(pair & ~rows, (half + 1) * w / 2, w)
-        box[..., 1] = np.where(pair & rows, half * h / 2, 0)
-        box[..., 3] = np.where(pair & rows, (half + 1) * h / 2, h)
-        return box
 
     def _plan(self) -> None:
         """Constants of the closed forms, [B, 2] each."""
@@ -260,7 +260,7 @@ class Tracks:
         dr = np.where(changing, np.where(grows, rate, -rate), 0.0)
         widest = np.where(changing, np.maximum(r0, r0 + dr * d), r0)
         ext = EXTENT[s.shape] * widest[..., None]
-        box = self._boxes()
+        box = boxes(s, self.width, self.height)
         lo = box[..., 0:2] + ext + 1.0
         span = np.maximum(box[..., 2:4] - ext - 1.0 - lo, 1.0)  # free travel, [B, 2, (x, y)]
         along = np.minimum((32.0 + 8.0 * u2)[..., None], 0.98 * span / d)  # px/s of the straight motions
