@@ -1,4 +1,4 @@
-"""What the test scripts of this folder count: expectations that held or failed, and tests that could not run here. The line that
+"""What test scripts count: expectations that held or failed, and tests that could not run here. The line that
 `finish` prints is what `./test.sh` adds up.
 """
 

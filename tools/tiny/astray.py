@@ -7,12 +7,10 @@ and picture: a tick that has begun to sound at the wrong time stays there. So `f
 
     x_t = t h + (1 - t) noise, h between the clip x_0 and a stray of it;   the model predicts (x_0 - x_t) / (1 - t)
 
-Often only a stretch of the clip is led: its own wrong hints of a model come and go while the clip goes on (an object that is
-red first and purple later).
-
 A stray picture moves as the clip does but shows other colours or shapes, or the two objects exchange their looks. In a stray sound
 the ticks come somewhat too early or too late. (Sounds of other places and times altogether were too far astray: ticks
-came late or not at all.) No stray shows a held-out combination.
+came late or not at all.) Half of the led pictures are led before or after a moment alone, as a model's own wrong hints come and
+go (an object that is red first and purple later). No stray shows a held-out combination.
 """
 
 from __future__ import annotations

@@ -7,19 +7,20 @@ encoded before the first step (`pool.py`).
 
     u = 1 - (1 - q)^late, q ~ U(0, 1), one a clip (`--late`, 1.5)
     sigma = s u / (1 + (s - 1) u), s = 12 for video and 3 for audio;  t = 1 - sigma
-    x_t = t x_0 + (1 - t) noise;  the model predicts x_0 - noise;  loss = mean square (video) + mean square
-    (audio)
+    x_t = t x_0 + (1 - t) noise;  the model predicts x_0 - noise
+    loss = mean square (video, weighted by `pool.emphasis`) + mean square (audio)
 
 so training sees exactly the pairs (t_video, t_audio) that sampling visits, those where looks and motions are
 decided (u near 1) more often. Condition rows are mixed with noise at 0.999 (visual) or clean (sound), at their own
 timesteps. All clips of a step share one layout (task, conditions, text length) and differ in u. A share of what is
-half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why), pictures often in a stretch of the clip
-alone. A small object shows in few rows: where it can be, errors count for more (`pool.emphasis`).
+half denoised (x_t) can be led astray where t < ASTRAY (`--astray`, `astray.py` says why). A small object shows in few rows: in
+its box errors count for more (`pool.emphasis`).
 
 A share of the steps can show short clips (`--short`): beginnings of other clips, more of them a step than of whole ones (with
 `--rows 80000`: 98 for 29 with two pictures, 43 for 21 with a video), because some things are learnt from the number of
-clips alone: which looks belong to which of two objects, and to look for the motion of a reference video in the video. (A training of 1485 s on 768 requests with a video
-learnt by heart which of its clips moves how: of eight trained requests all came out right, of the same eight with other videos one.)
+clips alone: which looks belong to which of two objects, and to look for the motion of a reference video in the video. (A training
+of 1485 s on 768 requests with a video learnt by heart which of its clips moves how: of eight trained requests all came out right,
+of the same eight with other videos one.)
 
 The released model makes one evaluation a step, without classifier-free guidance; so guidance is trained in (`--guide W`).
 One clip in ten has its text states and references zeroed, and where looks, motions and ticks are decided (u > GUIDED)
@@ -77,13 +78,14 @@ CONFIG = dict(
     rope_freq_dim=8,
 )
 SHIFTS = (12.0, 3.0)
+FOLDERS = {"fl2va": "FL2VA", "ref2va": "Ref2VA"}  # of the partitions
 UNTOLD = 0.1  # share of clips without their prompt
 SHORT = 0.5  # share of steps on short clips, if there are any
 SHORT_FRAMES = 22
 SHORT_PAIRS = 0.7  # of them are asked for with two objects; the split leaves 0.64
 GUIDED = 0.25  # guidance acts above this u
 ASTRAY = 0.45  # hints are led astray below this t
-STRETCHED = 0.5  # share of led pictures that are led in some latent frames in a row, not in all
+PARTLY = 0.5  # share of led pictures that are led before or after a moment alone
 MEAN = 0.6  # share of the trained weights in a mean (`--mean`)
 
 
@@ -272,9 +274,11 @@ class Batch:
         x = pool.video[bucket.scene[pick]].float()
         sound = pool.sound_of[bucket.request[pick]]
         a = pool.audio[sound].float()
-        frames = packing.latent_frames(pool.frames)
-        self.weight = pool.weight[bucket.scene[pick]].repeat(1, frames)
         told = self._chance(n, 1, 1) >= UNTOLD
+        latents = packing.latent_frames(pool.frames)
+        # Without its prompt a clip counts as any other: else what is learnt of those would be of small objects.
+        emphasis = torch.where(told[:, :, 0], pool.emphasis[bucket.scene[pick]], 1.0)
+        self.emphasis = emphasis.repeat(1, latents)
         self.states = bucket.states[pick].float() * told
         # One u in each of `batch` equally likely parts of (0, 1): the loss varies less.
         q = torch.arange(n, device=args.device) + self._chance(n)
@@ -294,14 +298,14 @@ class Batch:
                 self.audio[:, bucket.layout.audio_conditions :],
             )
             away = (pool.video_strays[bucket.scene[pick]] - x, pool.audio_strays[sound] - a)
-            within = self._stretch(n, frames).repeat_interleave(x.shape[1] // frames, 1)
+            within = self._when(n, latents).repeat_interleave(x.shape[1] // latents, 1)
             self._lead(hints[0], self.video_target, away[0] * within, self.times[:, 0, None, None], told)
             self._lead(hints[1], self.audio_target, away[1], self.times[:, 1, None, None], told)
 
     def tensors(self) -> list[torch.Tensor]:
         """What `losses` takes."""
         inputs = [self.video, self.audio, self.states, self.times]
-        return [*inputs, self.video_target, self.audio_target, self.weight]
+        return [*inputs, self.video_target, self.audio_target, self.emphasis]
 
     def _chance(self, *shape: int) -> torch.Tensor:
         return torch.rand(shape, generator=self.gen, device=self.device)
@@ -311,12 +315,13 @@ class Batch:
         noise = torch.randn(x.shape, generator=self.gen, device=self.device)
         return t * x + (1 - t) * noise, x - noise
 
-    def _stretch(self, n: int, frames: int) -> torch.Tensor:
-        """[n, frames, 1]: whether a frame of a clip may be led; all of them or, in STRETCHED of the clips, some in a row."""
-        ends = frames * self._chance(n, 2).sort(1).values
-        at = torch.arange(frames, device=self.device) + 0.5
-        whole = self._chance(n, 1) >= STRETCHED
-        return (whole | (ends[:, :1] < at) & (at < ends[:, 1:]))[..., None]
+    def _when(self, n: int, latents: int) -> torch.Tensor:
+        """[n, latents, 1]: whether a latent frame of a clip may be led; all of them or, of PARTLY of the clips, those before or
+        those after a moment."""
+        moment = 1 + (self._chance(n, 1) * (latents - 1)).floor()
+        before = torch.arange(latents, device=self.device) < moment
+        part = before == (self._chance(n, 1) < 0.5)
+        return (part | (self._chance(n, 1) >= PARTLY))[..., None]
 
     def _lead(self, x: torch.Tensor, target: torch.Tensor, away: torch.Tensor, t: torch.Tensor, may) -> None:
         """Leads a share of the hints `x` that may be led a part of the way `away`, and their velocities back."""
@@ -362,10 +367,10 @@ def losses(
     times,
     video_target,
     audio_target,
-    weight,
+    emphasis,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean squares of both velocities' errors on the target rows, those of video by `weight` [B, V]. `guide` is the weight of
-    guidance and the first clip that is guided."""
+    """Mean squares of both velocities' errors on the target rows, those of video weighted by
+    `emphasis` [B, target rows]. `guide` is the weight of guidance and the first clip that is guided."""
     kind = video.device.type
     # Graphs keep what they saw: a cached cast of a weight would be the cast of an old weight.
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda", cache_enabled=False):
@@ -377,7 +382,7 @@ def losses(
                 free = _targets_of(rows, forward(model, rows, *without, times[at:], block))
                 video_target = _guided(video_target, guide, v, free[0])
                 audio_target = _guided(audio_target, guide, a, free[1])
-    loss_v = (weight * ((v - video_target) ** 2).mean(-1)).mean()
+    loss_v = (emphasis * ((v - video_target) ** 2).mean(-1)).mean()
     loss_a = ((a - audio_target) ** 2).mean()
     return loss_v, loss_a
 
@@ -493,32 +498,27 @@ def check_arguments(args: argparse.Namespace) -> None:
     if args.prepare and not args.cache:
         trainer.refuse("prepare", args.prepare, "needs --cache, where it keeps what it makes")
     parts = ("video_vae", "audio_vae", "text_encoder", "tokenizer") if args.model and not args.export else ()
-    for part in parts:
-        if not (args.model / part).is_dir():
-            trainer.refuse(
-                "model", args.model, f"has no {part}/; the folder of a partition is asked for, as .../FL2VA"
-            )
+    with trainer.reading("model", args.model):
+        for part in parts:
+            if not (args.model / part).is_dir():
+                rule = f"has no {part}/; the folder of a partition is asked for, as .../FL2VA"
+                trainer.refuse("model", args.model, rule)
     if args.after_partition and not args.after:
         trainer.refuse("after-partition", args.after_partition, "needs --after")
     if args.init and args.after:
         trainer.refuse("after", args.after, "not with --init: a training starts from one of them")
     if args.mean and not args.export:
         trainer.refuse("mean", args.mean, "is for --export only")
-    for field, needed in (("model", not args.export), ("after", False), ("mean", False)):
-        folder = getattr(args, field)
-        if needed and folder is None:
-            trainer.refuse(field, "FOLDER", "must be given")
-        if folder is not None and not folder.is_dir():
-            trainer.refuse(field, folder, "must be a folder")
+    if args.model is None and not args.export:
+        trainer.refuse("model", "FOLDER", "must be given")
+    for field in ("model", "after"):
+        trainer.check_there(field, getattr(args, field))
+    meant = ("transformer", f"{FOLDERS[args.partition]}/transformer")
     for field in ("init", "mean"):
-        folder = getattr(args, field)
-        if folder is not None and not (folder / native.SHARD).is_file():
-            inner = folder / "transformer"
-            near = inner if (inner / native.SHARD).is_file() else None
-            trainer.refuse(field, folder, f"must be a transformer/ folder, with {native.SHARD}", near)
+        trainer.check_there(field, getattr(args, field), native.SHARD, meant)
 
 
-def parser_of() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -604,7 +604,7 @@ def parser_of() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Trains, prepares, measures or exports."""
-    args = parser_of().parse_args()
+    args = build_parser().parse_args()
     check_arguments(args)
     if args.device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = True

@@ -54,7 +54,7 @@ def save(tensors: dict[str, torch.Tensor], path: pathlib.Path) -> None:
 
 
 def write_shard(folder: pathlib.Path, tensors: dict[str, torch.Tensor]) -> None:
-    """All tensors as one file in the layout of sharded ones, with its index."""
+    """A sharded checkpoint of one shard, with its index."""
     save(tensors, folder / SHARD)
     total = sum(t.numel() * t.element_size() for t in tensors.values())
     write_json(

@@ -116,8 +116,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         within(args, field, 0, 100_000)
     for field in ("state", "cache", "export"):
         check_folder(field, getattr(args, field, None))
-    if getattr(args, "init", None) and not args.init.is_dir():
-        refuse("init", args.init, "must be a folder")
+    check_there("init", getattr(args, "init", None))
     check_device(args.device)
     others = [name for name in ("export", "evaluate", "prepare", "measure") if getattr(args, name, None)]
     if len(others) > 1:
@@ -128,11 +127,24 @@ def check_arguments(args: argparse.Namespace) -> None:
 
 def check_folder(field: str, path: pathlib.Path | None) -> None:
     """Refuses what is not a folder and cannot become one."""
-    for place in (path, *path.absolute().parents) if path else ():
-        if place.exists():
-            if not place.is_dir():
-                refuse(field, path, f"{place} is not a folder")
-            return
+    with reading(field, path):
+        for place in (path, *path.absolute().parents) if path else ():
+            if place.exists():
+                if not place.is_dir():
+                    refuse(field, path, f"{place} is not a folder")
+                return
+
+
+def check_there(field: str, path: pathlib.Path | None, holds: str = "", near: tuple[str, ...] = ()) -> None:
+    """Refuses what is not a folder or lacks the file that it must hold; folders of `near`, inside it, may be what was meant."""
+    if path is None:
+        return
+    with reading(field, path):
+        if not path.is_dir():
+            refuse(field, path, "must be a folder")
+        if holds and not (path / holds).is_file():
+            found = (path / inner for inner in near if (path / inner / holds).is_file())
+            refuse(field, path, f"must be a folder with {holds}", next(found, None))
 
 
 @contextlib.contextmanager

@@ -224,7 +224,7 @@ def sample_scenes(n: int, seed, pair_share: float = 0.35, split: str = "train") 
 
 
 def boxes(scenes: Scenes, width: int, height: int) -> np.ndarray:
-    """[B, 2, 4] x0, y0, x1, y1 of each object's box, px."""
+    """[B, 2, 4] x0, y0, x1, y1 of each object's box, px. The second object's is right of the first one's or below it."""
     half, w, h = np.arange(2), float(width), float(height)
     box = np.zeros((len(scenes), 2, 4), np.float32)
     box[..., 2], box[..., 3] = w, h
