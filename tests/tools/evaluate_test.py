@@ -414,6 +414,17 @@ def test_roles() -> None:
     check(lost["roles_of_two_pictures"] == 0.0, f"roles: exchanged looks give {lost}")
 
 
+def test_looks() -> None:
+    """Looks are counted by the size asked for: an object counts if its colour and its shape are right."""
+    clips = []
+    for size, colour, shape in ((0, 1, 1), (0, 0, 1), (0, 1, 0), (1, 1, 1), (None, 0, 0)):
+        clips.append(
+            {"wanted": {"objects": [{"size": size}]}, "objects": [{"colour": colour, "shape": shape}]}
+        )
+    found = judge.looks(clips)
+    check(found == {"looks_of_small": 0.3333, "looks_of_medium": 1.0}, f"looks: {found}")
+
+
 def test_tables() -> None:
     """The prompts of the tables on the card stay those that they were made of."""
     for task, swap, want in (
@@ -446,6 +457,7 @@ def main() -> int:
     test_videos()
     test_grammar()
     test_roles()
+    test_looks()
     test_split()
     test_places()
     test_truth()

@@ -577,6 +577,17 @@ def test_emphasis() -> None:
             check(bool((found[of] == wanted).all()) and of.any(), f"emphasis: of object {k}")
     check(abs(rows.max() / rows.min() - pool.SMALL) < 1e-5, "emphasis: by another factor")
 
+    given = "--partition ref2va --model none --clips 9 --frames 22 --wordings 1 --device cpu".split()
+    args = flow.build_parser().parse_args(["--state", "none", *given])
+    kept = pool.prepare, pool.Frozen, pool.Pool.add_sounds
+    pool.prepare = lambda args, stage: [torch.zeros(9, 1, 1)] if stage == "videos" else []
+    pool.Frozen = pool.Pool.add_sounds = lambda *given: None
+    try:
+        loaded = pool.load(args).emphasis.numpy()
+    finally:
+        pool.prepare, pool.Frozen, pool.Pool.add_sounds = kept
+    check(np.array_equal(loaded, pool.emphasis(pool.scenes_of(args))), "emphasis: loaded for other scenes")
+
     b = batch_of(0.0)
     told = b.states.abs().amax((1, 2)) > 0
     check(bool((b.emphasis[~told] == 1).all()), "emphasis: of a clip without its prompt")

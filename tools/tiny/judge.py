@@ -93,8 +93,18 @@ def roles(clips: list[dict]) -> dict[str, float]:
     return out
 
 
+def looks(clips: list[dict]) -> dict[str, float]:
+    """Share of objects whose colour and shape are both right, by the size asked for; growing and shrinking ones have none."""
+    right: dict[int, list[bool]] = {}
+    for clip in clips:
+        for want, found in zip(clip["wanted"]["objects"], clip["objects"]):
+            right.setdefault(want["size"], []).append(bool(found["colour"] and found["shape"]))
+    sizes = [(k, name) for k, name in enumerate(world.SIZES) if k in right]
+    return {f"looks_of_{name}": round(float(np.mean(right[k])), 4) for k, name in sizes}
+
+
 def table(clips: list[dict]) -> tuple[dict, str]:
     """Summary of clips, and that for people."""
-    summary, found = evaluate.summarise(clips), roles(clips)
+    summary, found = evaluate.summarise(clips), looks(clips) | roles(clips)
     lines = [f"  {name:26s} {100 * value:6.1f} %" for name, value in found.items()]
     return summary | found, "\n".join([evaluate.table(summary), *lines])

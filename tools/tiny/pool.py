@@ -117,9 +117,8 @@ def emphasis(scenes: world.Scenes) -> np.ndarray:
     weight = np.where((scenes.size == world.SIZES.index("small")) & ~changing, SMALL, 1.0)
     side = GRID // 2
     y, x = ((v.ravel() + 0.5) * world.CANVAS / side for v in np.mgrid[:side, :side])  # px, centres of rows
-    begins = world.boxes(scenes, world.CANVAS, world.CANVAS)[
-        :, 1, :2
-    ]  # of second objects: right of the first or below
+    # A second object's box is right of the first one's or below it.
+    begins = world.boxes(scenes, world.CANVAS, world.CANVAS)[:, 1, :2]
     second = (scenes.count == 2)[:, None] & (x >= begins[:, :1]) & (y >= begins[:, 1:])
     rows = np.where(second, weight[:, 1:], weight[:, :1])
     return (rows / rows.mean()).astype(np.float32)
@@ -310,9 +309,8 @@ def load(args) -> Pool:
             else:
                 found[key] = bucket
     print(f"prompts: {len(found)} layouts", flush=True)
-    pool = Pool(
-        video, strays, torch.from_numpy(emphasis(scenes)).to(args.device), list(found.values()), args.frames
-    )
+    counts = torch.from_numpy(emphasis(scenes)).to(args.device)
+    pool = Pool(video, strays, counts, list(found.values()), args.frames)
     requests = requests_of(scenes, args.partition, args.seed, args.wordings, args.frames)
     models = Frozen(args.model, args.device, ("audio",))
     pool.add_sounds(models, requests, scenes, [args.seed, 52] if args.astray else None)
