@@ -42,6 +42,7 @@ import evaluate  # noqa: E402
 import judge  # noqa: E402
 import reconstruct  # noqa: E402
 import reference  # noqa: E402
+import convert  # noqa: E402  (after reference, which says where it is)
 import tasks  # noqa: E402
 
 
@@ -95,6 +96,26 @@ def test_bounds() -> None:
     check(not any(holds for holds, _ in reconstruct.verdicts({})), "missing figures hold")
 
 
+def test_digests(folder: pathlib.Path) -> None:
+    """What a converted tree is made of: all files of the partitions, also of one alone that links to the other's; no others."""
+    for name in ("FL2VA/transformer/a", "FL2VA/video_vae/b", "Ref2VA/transformer/a", "curves/c"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("old")
+    (folder / "Ref2VA" / "video_vae").symlink_to("../FL2VA/video_vae")
+    (folder / "Ref2VA" / "model_index.json").write_text('{"_minimax_h3": {"partition": "ref2va"}}')
+    roots = (folder, folder / "FL2VA", folder / "Ref2VA")
+    (folder / "FL2VA" / "model_index.json").write_text('{"_minimax_h3": {"partition": "fl2va"}}')
+
+    def changed(name: str) -> list[bool]:
+        before = [convert.digests(str(r)) for r in roots]
+        (folder / name).write_text("new")
+        return [convert.digests(str(r)) != b for r, b in zip(roots, before)]
+
+    check(changed("curves/c") == [False, False, False], "digests: a curve counts")
+    check(changed("FL2VA/transformer/a") == [True, True, False], "digests: a transformer")
+    check(changed("FL2VA/video_vae/b") == [True, True, True], "digests: what is linked to does not count")
+
+
 def test_resume(folder: pathlib.Path) -> None:
     """The same run goes on; another seed starts afresh."""
     (folder / "made_of.json").write_text('{"a": "b"}')
@@ -103,7 +124,8 @@ def test_resume(folder: pathlib.Path) -> None:
     )
     identity, clips = reference.resume(args)
     check(clips == {}, "figures out of nothing")
-    reference.write(args.json, identity, {1: {"number": 1, "colour": 1.0, "stray_ticks": 0}})
+    clip = {"number": 1, "colour": 1.0, "stray_ticks": 0, "wanted": {"objects": []}, "objects": []}
+    reference.write(args.json, identity, {1: clip})
     check(list(reference.resume(args)[1]) == [1], "figures of the same run are lost")
     check(json.loads(args.json.read_text())["summary"]["colour"] == 1.0, "summary of a part")
     args.noise_seed = 6
@@ -114,6 +136,8 @@ def main() -> int:
     """Runs all tests."""
     test_seams()
     test_bounds()
+    with tempfile.TemporaryDirectory() as folder:
+        test_digests(pathlib.Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         test_resume(pathlib.Path(folder))
         if shutil.which("ffmpeg"):

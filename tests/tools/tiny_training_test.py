@@ -629,17 +629,18 @@ def test_untold() -> None:
 
 
 def test_chances() -> None:
-    """Steps draw from buckets by their size, from those without conditions twice as often, from tiny ones never."""
-    layouts = [packing.build([1] * n, [], 22, 4, 6) for n in (5, 6, 7, 8)]
-    sizes, image = (40, 80, 40, 3), [("image", 4, 6)]
+    """Steps draw from buckets by their size, from those without conditions or with two pictures twice as often, from tiny ones
+    never."""
+    layouts = [packing.build([1] * n, [], 22, 4, 6) for n in (5, 6, 7, 8, 9)]
+    sizes, image = (40, 80, 40, 3, 40), [("image", 4, 6)]
     buckets = []
-    for layout, size, kinds in zip(layouts, sizes, (image, image, [], image)):
+    for layout, size, kinds in zip(layouts, sizes, (image, image, [], image, 2 * image)):
         buckets.append(pool.Bucket(layout, kinds))
         buckets[-1].scene = list(range(size))
     found = flow.chances(
         pool.Pool(torch.empty(0), None, torch.empty(0), buckets, 22), argparse.Namespace(rows=0, batch=16)
     )
-    check(np.allclose(found / found[0], [1, 2, 2, 0]), f"chances: {found}")
+    check(np.allclose(found / found[0], [1, 2, 2, 0, 2]), f"chances: {found}")
 
 
 def test_short_ahead() -> None:

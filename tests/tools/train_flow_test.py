@@ -20,6 +20,7 @@ from tally import check
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/sh
+case "$*" in *"$SLOW"*) sleep 0.5;; esac
 echo "$CUDA_VISIBLE_DEVICES|$*" >> "$CALLS"
 case "$*" in *"$BROKEN"*) exit 3;; esac
 while [ $# -gt 0 ]; do
@@ -47,13 +48,15 @@ class Tree:
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
 
-    def run(self, *arguments: str, broken: str = "none of these", **more: str) -> tuple[int, str, list[str]]:
-        """Exit code, what was said, and the calls of python3, as GPU|arguments."""
+    def run(
+        self, *arguments: str, broken: str = "none of these", slow: str = "none of these", **more: str
+    ) -> tuple[int, str, list[str]]:
+        """Exit code, what was said, and the calls of python3, as GPU|arguments; slow ones are noted after half a second."""
         calls = self.folder / "calls"
         calls.write_text("")
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         inherited = {k: v for k, v in os.environ.items() if k != "PROCESSES"}
-        environment = inherited | {"PATH": path, "CALLS": str(calls), "BROKEN": broken} | more
+        environment = inherited | {"PATH": path, "CALLS": str(calls), "BROKEN": broken, "SLOW": slow} | more
         ran = subprocess.run(
             ["bash", str(self.script), *arguments],
             env=environment,
@@ -114,7 +117,7 @@ def test_goes_on(folder: pathlib.Path) -> None:
 def test_anew(folder: pathlib.Path) -> None:
     """Ref2VA without weights: first without guidance, from FL2VA's; FL2VA is left alone."""
     tree = Tree(folder, ("FL2VA",), gpus=1)
-    code, said, calls = tree.run(str(tree.state), "0", "10")
+    code, said, calls = tree.run(str(tree.state), "0", "10", slow="--prepare strays")
     check(code == 0, f"anew: {code} {said}")
     first, second = [*sorted(trainings(calls), key=lambda c: "--guide" in c), "", ""][:2]
     check(f"--init {tree.state}/began/FL2VA" in first and "--guide" not in first, f"anew: first {first}")
@@ -122,11 +125,29 @@ def test_anew(folder: pathlib.Path) -> None:
     check(f"--after {tree.state}/first" in second and "--guide" in second, f"anew: then {second}")
     check("--short 12288" in first and "--short 12288" in second, "anew: short clips")
     check("--astray" not in first and "--astray" in second, "anew: strays from the beginning")
+    begun = calls.index(first) if first else 0
+    check(
+        not any("--prepare strays" in c for c in calls[:begun]),
+        "anew: waits for strays that it does not need",
+    )
+    check(calls.index(second) > max(i for i, c in enumerate(calls) if "--prepare" in c), "anew: too soon")
     ahead = {c.split("--short ")[1].split()[0] for c in calls if "--prepare" in c and "--short" in c}
     check(ahead == {"12288"}, f"anew: other short clips are encoded than trained on: {ahead}")
     check(not any("--partition fl2va" in c for c in trainings(calls)), "anew: FL2VA is trained")
     check((tree.model / "FL2VA/transformer/config.json").read_text() == "old", "anew: FL2VA is replaced")
     check((tree.model / "Ref2VA/transformer/config.json").exists(), "anew: nothing exported")
+
+
+def test_anew_beside(folder: pathlib.Path) -> None:
+    """The same with two GPUs: what is encoded while it trains is on the other one, by half as many processes."""
+    tree = Tree(folder, ("FL2VA",), gpus=2)
+    code, said, calls = tree.run(str(tree.state), "0", "10")
+    check(code == 0, f"anew beside: {code} {said}")
+    check(all(c.startswith("1|") for c in trainings(calls)), f"anew beside: trains on {trainings(calls)}")
+    strays = [c for c in calls if "--prepare strays" in c]
+    check(len(strays) == 8 and all(c.startswith("0|") for c in strays), f"anew beside: strays {strays}")
+    others = [c for c in calls if "--prepare" in c and c not in strays]
+    check({c[0] for c in others} == {"0", "1"}, "anew beside: before that only one GPU encodes")
 
 
 def test_nothing_yet(folder: pathlib.Path) -> None:
@@ -181,7 +202,7 @@ def test_failures(folder: pathlib.Path) -> None:
 
 def main() -> int:
     """Runs all tests."""
-    for test in (test_goes_on, test_anew, test_nothing_yet, test_refusals, test_failures):
+    for test in (test_goes_on, test_anew, test_anew_beside, test_nothing_yet, test_refusals, test_failures):
         with tempfile.TemporaryDirectory() as folder:
             test(pathlib.Path(folder).resolve())
     return tally.finish()

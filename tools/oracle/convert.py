@@ -73,14 +73,16 @@ def convert(native, out, converter, shard_bytes=SHARD_BYTES):
     overrides.write_our_keys(out, overrides.our_keys(overrides.read_json(shared, "model_index.json")))
 
 
-def digests(root):
-    """SHA-256 of every file below a folder, by relative path."""
+def digests(native):
+    """SHA-256 of every file of the partitions, behind links too, by relative path. What stands beside them, a card or
+    curves, makes no other tree."""
     found = {}
-    for folder, _, files in sorted(os.walk(root)):
-        for file in sorted(files):
-            path = os.path.join(folder, file)
-            with open(path, "rb") as f:
-                found[os.path.relpath(path, root)] = hashlib.file_digest(f, "sha256").hexdigest()
+    for partition in partitions(native).values():
+        for folder, _, files in sorted(os.walk(partition, followlinks=True)):
+            for file in sorted(files):
+                path = os.path.join(folder, file)
+                with open(path, "rb") as f:
+                    found[os.path.relpath(path, native)] = hashlib.file_digest(f, "sha256").hexdigest()
     return found
 
 

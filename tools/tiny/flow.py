@@ -389,8 +389,8 @@ def losses(
 
 def chances(pool: Pool, args: argparse.Namespace) -> np.ndarray:
     """How likely a step draws from each bucket."""
-    # A request without keyframes or references tells least and has most to learn.
-    weights = np.array([1.0 if b.kinds else 2.0 for b in pool.buckets])
+    # A request without keyframes or references tells least and has most to learn; which of two pictures is which is learnt last.
+    weights = np.array([2.0 if not b.kinds or b.kinds.count("image") == 2 else 1.0 for b in pool.buckets])
     have = np.array([len(b.scene) for b in pool.buckets])
     drawn = np.array([clips_of(b.layout, args) for b in pool.buckets])
     few = have < drawn / 2  # would show the same clips twice and more in every step

@@ -10,9 +10,10 @@
 # arguments to go on after a stop; another training takes another STATE. Options of flow.py, as --seed, go to all its calls but
 # exports.
 #
-# Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of the GPU), then FL2VA
+# Order, on one GPU: whole clips are encoded, by PROCESSES processes (6; each may take 15 GiB of a GPU), then FL2VA
 # captures its graphs (which leaves the GPU idle) while the rest is encoded; Ref2VA captures its own before FL2VA is done
-# and waits, or, if it goes on from its own weights, begins after FL2VA.
+# and waits, or, if it goes on from its own weights, begins after FL2VA. Strays are encoded while a training without them goes on;
+# with a second GPU, on the one where Ref2VA does not train.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
@@ -53,7 +54,7 @@ if [ -e "$state/began/minutes" ] && [ "$(<"$state/began/minutes")" != "$fl2va $r
 fi
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
-whole=(--clips 8192 --pairs 0.5 --bounces 3 --wordings 2)
+whole=(--clips 8192 --pairs 0.5 --bounces 3 --wordings 1)
 short=(--short 12288)
 
 # flow GPU LOG options...: starts it as a child of this very shell, so that a stop of the script stops it. $! is it.
@@ -73,7 +74,7 @@ wait_all() {
     return $bad
 }
 
-# room: waits until fewer than PROCESSES of `encoding` run; fails as soon as one has failed.
+# room COUNT: waits until fewer than COUNT of `encoding` run; fails as soon as one has failed.
 room() {
     local pid left
     while :; do
@@ -82,25 +83,31 @@ room() {
             if kill -0 "$pid" 2>/dev/null; then left+=("$pid"); else wait_all "$pid" || return 1; fi
         done
         encoding=("${left[@]}")
-        [ ${#encoding[@]} -ge "$PROCESSES" ] || return 0
+        [ ${#encoding[@]} -ge "$1" ] || return 0
         sleep 0.2
     done
 }
 
-# encode NAME...: the parts of all that is named, by so many processes side by side, on the GPUs in turn.
+# encode GPUS NAME...: the parts of all that is named and not yet encoded, by processes side by side, on so many GPUs in turn.
+declare -A encoded
 encode() {
-    local name part number=0
+    local name part number=0 gpus=$1
+    local most=$(((PROCESSES * gpus + last) / (last + 1))) # PROCESSES are for all GPUs
+    shift
     encoding=()
     for name; do
+        [ -z "${encoded[$name]:-}" ] || continue
+        encoded[$name]=1
         local -n options=prepare_$name
         for part in 0 1 2 3; do
-            room || return 1
-            flow $((number++ % (last + 1))) "$name-$part" "${options[@]}" --state "$state" --part $part
+            room $most || return 1
+            flow $((number++ % gpus)) "$name-$part" "${options[@]}" --state "$state" --part $part
             encoding+=($!)
         done
     done
     wait_all "${encoding[@]}"
 }
+all=$((last + 1)) one=1
 prepare_videos=(--partition fl2va "${whole[@]}" --prepare videos)
 prepare_strays=(--partition fl2va "${whole[@]}" --prepare strays)
 prepare_prompts_fl2va=(--partition fl2va "${whole[@]}" --prepare prompts)
@@ -126,7 +133,11 @@ until_near() {
     while kill -0 "$3" 2>/dev/null && [ $((left--)) -gt 0 ]; do sleep 1; done
 }
 
-encode videos strays
+if above_0 $fl2va; then # it begins as soon as it can
+    encode $all videos prompts_fl2va
+else
+    encode $all prompts_ref2va short_prompts videos short_videos
+fi
 # The weights to go on from are kept: the exports below take their place.
 if [ ! -e "$state/began" ]; then
     rm -rf "$state/began.part"
@@ -143,24 +154,26 @@ fi
 had= had_ref2va=
 [ ! -e "$state/began/FL2VA" ] || had=$state/began/FL2VA
 [ ! -e "$state/began/Ref2VA" ] || had_ref2va=$state/began/Ref2VA
-! above_0 $fl2va || encode prompts_fl2va
 first=() second=()
 if ! above_0 $fl2va; then
     :
 elif [ -n "$had" ]; then
+    encode $all strays
     train 0 fl2va fl2va guided "$fl2va" "${guided[@]}" --lr 1.2e-3 --init "$had"
     first=($!)
 else
     half=$(awk -v m="$fl2va" 'BEGIN { print m / 2 }')
     train 0 fl2va_first fl2va first "$half" --lr 2e-3 --end-rate 0.3
     first=($!)
+    encode $all strays
     train 0 fl2va fl2va guided "$half" "${guided[@]}" --lr 1.2e-3 --after "$state/first"
     first+=($!)
 fi
-! above_0 $ref2va || encode prompts_ref2va short_videos short_strays short_prompts
+! above_0 $ref2va || encode $all prompts_ref2va short_prompts short_videos
 if ! above_0 $ref2va; then
     :
 elif [ -n "$had_ref2va" ]; then
+    encode $all strays short_strays
     if [ "$last" -eq 0 ]; then
         wait_all "${first[@]}"
         first=()
@@ -177,8 +190,9 @@ else
     part=$(awk -v m="$ref2va" 'BEGIN { print m * 0.35 }')
     train "$last" ref2va_first ref2va first "$part" "${short[@]}" --lr 2e-3 --end-rate 0.3 "${from[@]}"
     second=($!)
+    encode $one strays short_strays
     part=$(awk -v m="$ref2va" 'BEGIN { print m * 0.65 }')
-    train "$last" ref2va ref2va guided "$part" "${guided[@]}" "${short[@]}" --lr 1.5e-3 --after "$state/first"
+    train "$last" ref2va ref2va guided "$part" "${guided[@]}" "${short[@]}" --lr 2e-3 --after "$state/first"
     second+=($!)
 fi
 wait_all "${first[@]}"
