@@ -75,7 +75,7 @@ for fuzz in build/fuzz_*; do
     have "$fuzz" && step "$(basename "$fuzz")" "$fuzz" "tests/fuzz/corpus/$(basename "$fuzz")"
 done
 [ -f tools/oracle/check_requests.py ] && step requests $python tools/oracle/check_requests.py --duet build/duet
-for script in tests/tools/*_test.py tests/docs/*_test.py; do
+for script in tests/tools/*_test.py; do
     [ -f "$script" ] && step "$(basename "$script" .py)" $python "$script"
 done
 [ -f tests/api/run.py ] && step api $python tests/api/run.py build/duet

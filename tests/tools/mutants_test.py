@@ -6,15 +6,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools/mutants"))
 import run  # noqa: E402
+import tally  # noqa: E402
 
 
 def main() -> int:
     mutants = run.load(ROOT / "tools/mutants")
-    bad = [(m, why) for m in mutants if (why := run.stale(m, ROOT))]
-    for m, why in bad:
-        print(f"FAIL {m.source}: {m.name}: {why}")
-    print(f"{len(mutants) - len(bad)} passed, {len(bad)} failed, 0 skipped")
-    return 1 if bad or not mutants else 0
+    tally.check(bool(mutants), "there are none")
+    for m in mutants:
+        why = run.stale(m, ROOT)
+        tally.check(not why, f"{m.source}: {m.name}: {why}")
+    return tally.finish()
 
 
 if __name__ == "__main__":

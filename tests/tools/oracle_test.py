@@ -18,14 +18,16 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "oracle"))
+import tally
+
 try:
     import numpy as np
 except ImportError:
     distribution = "/usr/bin/python3"
     if os.path.exists(distribution) and os.path.realpath(sys.executable) != os.path.realpath(distribution):
         os.execv(distribution, [distribution, *sys.argv])
-    print("skip: no numpy\n0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    tally.skip("oracle_test", "no numpy")
+    sys.exit(tally.finish())
 
 import compare
 import samples
@@ -134,35 +136,29 @@ CHECKS = [check for check in CHECKS if check.__name__ not in ("statuses", "clip"
 
 
 def requests(duet, layout, names):
-    """(passed, failed) of the requests through the command line."""
+    """The requests through the command line."""
     work = tempfile.mkdtemp(prefix="duet-oracle-")
     command = [sys.executable, str(ROOT / "tools/oracle/check_requests.py"), "--duet", duet, "--layout", layout]
     out = subprocess.run([*command, "--work", work, *names], capture_output=True, text=True, check=False)
     shutil.rmtree(work)
     print(f"{layout}:\n{out.stdout}{out.stderr}")
-    lines = [line.split()[0] for line in out.stdout.splitlines() if line.startswith(("ok", "FAIL"))]
-    return lines.count("ok"), lines.count("FAIL") or int(out.returncode != 0)
+    tally.add((out.stdout.splitlines() or [""])[-1], out.returncode)
 
 
 def main():
-    passed = failed = skipped = 0
     for check in CHECKS:
         try:
             check()
-            passed += 1
+            tally.check(True, check.__name__)
         except Exception:
-            failed += 1
-            print(f"FAIL {check.__name__}")
+            tally.check(False, check.__name__)
             traceback.print_exc(file=sys.stdout)
     duet = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "duet")
     if os.path.exists(duet):
-        ok, bad = requests(duet, "diffusers", ["base0", "base1", "base2", "short464"])
-        passed, failed = passed + ok, failed + bad
+        requests(duet, "diffusers", ["base0", "base1", "base2", "short464"])
     else:
-        skipped += 1
-        print(f"skip: {duet} is not built")
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+        tally.skip("oracle_test", f"{duet} is not built")
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,10 @@ CASES = (
     ("check(True, 'a')", 0, "1 passed, 0 failed, 0 skipped"),
     ("check(False, 'b')", 1, "FAILED b\n0 passed, 1 failed, 0 skipped"),
     ("check(False, 'b'); check(True, 'a')", 1, "FAILED b\n1 passed, 1 failed, 0 skipped"),
+    ("tally.add('3 passed, 0 failed, 2 skipped', 0); check(True, 'a')", 0, "4 passed, 0 failed, 2 skipped"),
+    ("tally.add('3 passed, 1 failed', 1)", 1, "3 passed, 1 failed, 0 skipped"),
+    ("tally.add('3 passed, 0 failed, 0 skipped', 3)", 1, "3 passed, 1 failed, 0 skipped"),
+    ("tally.add('Segmentation fault', 0)", 1, "0 passed, 1 failed, 0 skipped"),
     ("tally.skip('c', 'no GPU')", 0, "skip c: no GPU\n0 passed, 0 failed, 1 skipped"),
 )
 

@@ -17,12 +17,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "tiny"))
 
+import tally  # noqa: E402
 
 try:
     import numpy  # noqa: F401
 except ImportError:
-    print("skip tiny_held_out_test: python3-numpy is not installed\n0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    tally.skip("tiny_held_out_test", "python3-numpy is not installed")
+    sys.exit(tally.finish())
 
 import held_out  # noqa: E402
 
@@ -37,8 +38,8 @@ def floors_bite() -> bool:
     return [good for good, _ in held_out.hold(summary, floors)] == [True, False, False, False]
 
 
-def clips(duet: pathlib.Path) -> tuple[int, int, int]:
-    """Two clips against their floors: how many passed, failed and were skipped."""
+def clips(duet: pathlib.Path) -> None:
+    """Two clips against their floors."""
     model = ROOT / "models" / "duet-tiny"
     for missing, reason in (
         (not duet.exists(), f"{duet} is not built"),
@@ -46,26 +47,20 @@ def clips(duet: pathlib.Path) -> tuple[int, int, int]:
         (not held_out.trained(model), "models/duet-tiny has no trained transformer yet"),
     ):
         if missing:
-            print(f"skip tiny_held_out_test: {reason}")
-            return 0, 0, 1
+            tally.skip("tiny_held_out_test", reason)
+            return
     command = [sys.executable, str(ROOT / "tools/tiny/held_out.py"), "--count", "2", "--duet", str(duet)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = run.stdout.splitlines() or ["0 passed, 1 failed, 0 skipped"]
+    lines = run.stdout.splitlines() or [""]
     print("\n".join(lines[:-1] + run.stderr.splitlines()))
-    passed, failed, skipped = (int(word) for word in lines[-1].replace(",", "").split()[::2])
-    return passed, failed + (run.returncode != 0 and failed == 0), skipped
+    tally.add(lines[-1], run.returncode)
 
 
 def main() -> int:
     """Runs both."""
-    passed, failed, skipped = clips(
-        pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "duet"
-    )
-    if not floors_bite():
-        print("FAILED floors do not bite")
-    passed, failed = passed + floors_bite(), failed + (not floors_bite())
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    clips(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "duet")
+    tally.check(floors_bite(), "floors do not bite")
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import torch  # noqa: E402
 
 import flow  # noqa: E402
 import generate  # noqa: E402
+import native  # noqa: E402
 import packing  # noqa: E402
 import reference  # noqa: E402
 import tasks  # noqa: E402
@@ -191,7 +192,7 @@ def main() -> int:
         for task in args.task or ("t2va", "fl2va", "ref2va"):
             pipeline = reference.Pipeline(tree, task, "cpu", 2)
             caught = Caught(pipeline)
-            model = generate.Model(args.root, "Ref2VA" if task == "ref2va" else "FL2VA", "cpu")
+            model = generate.Model(args.root, native.folder_of(task), "cpu")
             for kind, request in kinds(task, args.seed).items():
                 caught.clear()
                 pipeline.run(request.prompt, reference.media(request), POINTS, SEED)

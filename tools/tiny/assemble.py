@@ -21,12 +21,10 @@ import world
 
 LIMIT_BYTES = 40_000_000
 SHARED = ("tokenizer", "processor", "text_encoder", "video_vae", "audio_vae")
-TASKS = {"FL2VA": ("fl2va", ["t2va", "fl2va"]), "Ref2VA": ("ref2va", ["ref2va"])}
 
 
 def model_index(partition: str) -> dict:
     """model_index.json with the project's keys beside the released ones."""
-    name, tasks = TASKS[partition]
     return {
         "_class_name": "MiniMaxH3Pipeline",
         "text_encoder": ["transformers", "MiniMaxH3Qwen3VLHFEncoder"],
@@ -38,8 +36,8 @@ def model_index(partition: str) -> dict:
         "processor": ["transformers", "Qwen3VLProcessor"],
         "_minimax_h3": {
             "schema_version": 1,
-            "partition": name,
-            "tasks": tasks,
+            "partition": partition,
+            "tasks": list(native.PARTITIONS[partition]),
             "task_aliases": {},
             "sigma_shift_scales": {"video": 12.0, "audio": 3.0},
             "text_encoder_layer": text.TAP,
@@ -60,19 +58,19 @@ def link(path: pathlib.Path, target: str) -> None:
 
 def assemble(root: pathlib.Path) -> None:
     """Writes what no component writes."""
-    first = root / "FL2VA"
+    first = root / native.FIRST
     tokenizer.write_processor(first / "processor")
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
         link(first / "processor" / name, f"../tokenizer/{name}")
-    for partition in TASKS:
-        folder = root / partition
+    for partition, name in native.FOLDERS.items():
+        folder = root / name
         if not (folder / "transformer" / "config.json").exists():
-            print(f"{partition}: no transformer yet")
+            print(f"{name}: no transformer yet")
             continue
         native.write_json(folder / "model_index.json", model_index(partition))
-        if partition != "FL2VA":
-            for name in SHARED:
-                link(folder / name, f"../FL2VA/{name}")
+        if name != native.FIRST:
+            for shared in SHARED:
+                link(folder / shared, f"../{native.FIRST}/{shared}")
 
 
 def sizes(root: pathlib.Path) -> int:

@@ -59,7 +59,7 @@ import packing
 import tasks
 import text
 import trainer
-from pool import PARTITIONS, Bucket, Pool, load, prepare
+from pool import Bucket, Pool, load, prepare
 
 CONFIG = dict(
     num_attention_heads=3,
@@ -78,7 +78,6 @@ CONFIG = dict(
     rope_freq_dim=8,
 )
 SHIFTS = (12.0, 3.0)
-FOLDERS = {"fl2va": "FL2VA", "ref2va": "Ref2VA"}  # of the partitions
 UNTOLD = 0.1  # share of clips without their prompt
 SHORT = 0.5  # share of steps on short clips, if there are any
 SHORT_FRAMES = 22
@@ -513,7 +512,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.refuse("model", "FOLDER", "must be given")
     for field in ("model", "after"):
         trainer.check_there(field, getattr(args, field))
-    meant = ("transformer", f"{FOLDERS[args.partition]}/transformer")
+    meant = ("transformer", f"{native.FOLDERS[args.partition]}/transformer")
     for field in ("init", "mean"):
         trainer.check_there(field, getattr(args, field), native.SHARD, meant)
 
@@ -524,7 +523,7 @@ def build_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     trainer.add_arguments(parser, batch=32, lr=2e-3)
-    parser.add_argument("--partition", choices=sorted(PARTITIONS), required=True)
+    parser.add_argument("--partition", choices=sorted(native.PARTITIONS), required=True)
     parser.add_argument(
         "--model", type=pathlib.Path, help="folder with the shipped VAEs, text encoder and tokenizer"
     )
@@ -588,7 +587,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--after-partition",
-        choices=sorted(PARTITIONS),
+        choices=sorted(native.PARTITIONS),
         help="whose training that is (default: the partition's own)",
     )
     parser.add_argument(

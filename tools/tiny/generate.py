@@ -140,7 +140,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         trainer.within(args, field, low, 10**6)
     trainer.within(args, "guidance", 0, 100)
     trainer.check_device(args.device)
-    partition = "Ref2VA" if args.task == "ref2va" else "FL2VA"
+    partition = native.folder_of(args.task)
     if not (args.root / partition / "transformer").is_dir():
         raise SystemExit(
             f"{args.root}: has no {partition}/transformer/; a model folder is asked for, as models/duet-tiny"
@@ -176,7 +176,7 @@ def main() -> None:
     args = parser.parse_args()
     check_arguments(args)
     requests = asked(args.seed, args.count, args.task, args.swap, args.split)
-    model = Model(args.root, "Ref2VA" if args.task == "ref2va" else "FL2VA", args.device)
+    model = Model(args.root, native.folder_of(args.task), args.device)
     clips = run(model, requests, args)
     summary, lines = table(clips)
     print(lines)

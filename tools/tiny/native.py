@@ -8,7 +8,7 @@ The reference (diffusers) modules are conversions of the native layout; this fil
  3. Storage. VAEs are fp32. The transformer is bf16 except patch projections, time embedder, output heads and
     `rope.inv_freq`, which are fp32.
 
-Names follow the released index files. Every writer fills one folder of a partition.
+Names follow the released index files. Every writer fills one folder of a partition; which there are stands here too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import pathlib
 import torch
 from safetensors.torch import load_file, save_file
 
+PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}  # their tasks
+FOLDERS = {"fl2va": "FL2VA", "ref2va": "Ref2VA"}  # theirs in a model
+FIRST = FOLDERS["fl2va"]  # holds what the partitions share
 SHARD = "model-00001-of-00001.safetensors"  # of the text encoder and the transformers
 FP32_PREFIXES = (
     "video_patch_proj.",
@@ -27,6 +30,11 @@ FP32_PREFIXES = (
     "final_layer.video_out.",
     "final_layer.audio_out.",
 )
+
+
+def folder_of(task: str) -> str:
+    """The folder of the partition that does a task."""
+    return next(FOLDERS[name] for name, tasks in PARTITIONS.items() if task in tasks)
 
 
 def write_json(path: pathlib.Path, value: dict) -> None:

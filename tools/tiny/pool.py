@@ -31,13 +31,13 @@ import torch
 import astray
 import frozen
 import grammar
+import native
 import packing
 import tasks
 import text
 import world
 from frozen import GRID, Frozen
 
-PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}
 PROGRESS_SECONDS = 20
 SMALL = 2.0  # times as much errors count where a small object is; a medium one has 2.1 times its area
 VIDEOS = 0.5  # chance that a lone object surely takes its motion from a video, of which no word tells
@@ -99,7 +99,7 @@ def scenes_of(args) -> world.Scenes:
 
 def tasks_of(partition: str, frames: int) -> list[str]:
     """The tasks that clips of `frames` frames are asked for by."""
-    return [t for t in PARTITIONS[partition] if t != "fl2va" or frames == tasks.FRAMES]
+    return [t for t in native.PARTITIONS[partition] if t != "fl2va" or frames == tasks.FRAMES]
 
 
 def starts_of(count: int, step: int, part: tuple[int, int]) -> list[int]:

@@ -69,7 +69,11 @@ flow() {
 wait_all() {
     local bad=0 pid
     for pid; do
-        wait "$pid" || { bad=1; echo "train_flow.sh: ${log_of[$pid]} failed; see $state/log/${log_of[$pid]}"; }
+        wait "$pid" || {
+            bad=1
+            echo "train_flow.sh: ${log_of[$pid]} failed; the end of $state/log/${log_of[$pid]}:"
+            tail -n 3 "$state/log/${log_of[$pid]}"
+        }
     done
     return $bad
 }
