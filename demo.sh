@@ -41,7 +41,7 @@ fi
 if ! command -v ffmpeg >/dev/null; then
     echo "demo: verdict and contact sheet skipped: ffmpeg could not be installed${reason:+ ($reason)}"
 else
-    ffmpeg -v error -nostdin -y -i "$out" -vf "select='not(mod(n,9))',scale=128:-1,tile=4x3" -frames:v 1 "$sheet" &&
+    ffmpeg -v error -nostdin -y -i "$out" -vf "select='not(mod(n,9))',scale=128:-1,tile=4x3:padding=4:margin=4:color=gray" -frames:v 1 "$sheet" &&
         echo "contact sheet: $(pwd)/$sheet"
     if [ -z "$python" ]; then
         echo "demo: verdict skipped: python3-numpy could not be installed${reason:+ ($reason)}"

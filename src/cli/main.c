@@ -108,5 +108,6 @@ static bool hold_standard_streams(void) {
 int main(int argc, char **argv) {
     if (!hold_standard_streams()) return EXIT_RUN;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is a failed write, as a full disk */
     return flush_results(run(argc, argv));
 }

@@ -2,8 +2,8 @@
  *
  * The handler touches two variables and calls duet_cancel, write and _exit: all allowed in a signal handler.
  * It is installed even where a shell started us with SIGINT ignored (a background job of a script): who
- * sends the signal to us by name means it. SIGPIPE is ignored: a closed reader must not lose a finished
- * clip. */
+ * sends the signal to us by name means it. main ignores SIGPIPE and SIGXFSZ: neither a closed
+ * reader nor a limit on the size of files must lose a finished clip. */
 #include "cli/cli.h"
 
 #include <signal.h>

@@ -10,8 +10,8 @@ from kit import Skip, check, duet, equal, expect, files_under, model, quick, ref
 from signals_ import finish, start, wait_for
 
 
-def make(path, output, *more):
-    return duet("generate", *quick(path), "--prompt", "a lamp", "--output", output, *more)
+def make(path, output, *more, under=()):
+    return duet("generate", *quick(path), "--prompt", "a lamp", "--output", output, *more, under=under)
 
 
 @contextlib.contextmanager
@@ -50,6 +50,16 @@ def a_disk_that_fills_before_the_latents(tmp):
         run = expect(make(model(), disk / "clip.mp4", "--json"), 1)
         equal(run.json()["error"]["code"], "generation_failed", "code")
         equal(files_under(disk), [], "files on the full disk")
+
+
+@test
+def a_limit_on_the_size_of_files(tmp):
+    if not shutil.which("prlimit"):
+        raise Skip("no prlimit here")
+    run = expect(make(model(), tmp / "clip.mp4", "--json", under=["prlimit", "--fsize=8192"]), 1)
+    equal(run.json()["error"]["code"], "generation_failed", "code")
+    check("File too large" in run.err, f"no reason: {run}")
+    equal(files_under(tmp), [], "files left")
 
 
 @test

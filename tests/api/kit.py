@@ -54,11 +54,12 @@ class Run:
             raise AssertionError(f"standard output is not one JSON object ({e}): {self}")
 
 
-def duet(*args, env=None, stdin=None, stdout=None, timeout=300, cwd=None):
+def duet(*args, env=None, stdin=None, stdout=None, timeout=300, cwd=None, under=()):
+    """`under`: a program and its arguments that runs duet, as prlimit."""
     words = [a if isinstance(a, (str, bytes)) else str(a) for a in args]
     full_env = dict(os.environ, LC_ALL="C.UTF-8", **(env or {}))
     began = time.monotonic()
-    done = subprocess.run([BINARY, *words], stdin=stdin or subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+    done = subprocess.run([*under, BINARY, *words], stdin=stdin or subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
                           stderr=subprocess.PIPE, env=full_env, timeout=timeout, cwd=cwd)
     seconds = time.monotonic() - began
     return Run(words, seconds, done.returncode, (done.stdout or b"").decode("utf-8", "replace"),

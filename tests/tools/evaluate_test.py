@@ -246,25 +246,46 @@ def test_files(folder: pathlib.Path) -> None:
     test_references(folder, scene, frames)
 
 
-def command_line(clip: pathlib.Path, prompt: str) -> subprocess.CompletedProcess:
+def command_line(clip: pathlib.Path, prompt: str, *more: str) -> subprocess.CompletedProcess:
     """The evaluator as a program."""
-    command = [sys.executable, str(ROOT / "tools/tiny/evaluate.py"), str(clip), "--prompt", prompt]
+    command = [sys.executable, str(ROOT / "tools/tiny/evaluate.py"), str(clip), "--prompt", prompt, *more]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_refusals(folder: pathlib.Path) -> None:
     """One line each, no table."""
     missing = "Like the shape in <Picture 2>, a thing grows over navy"
+    whole = (folder / "a.mp4").read_bytes()
+    # Its index first, then the rest cut off: what is left could pass for a shorter clip.
+    front = ["ffmpeg", "-v", "error", "-i", str(folder / "a.mp4"), "-c", "copy", "-movflags", "+faststart"]
+    subprocess.run([*front, str(folder / "cut.mp4")], check=True)
+    (folder / "cut.mp4").write_bytes((folder / "cut.mp4").read_bytes()[: len(whole) // 2])
+    (folder / "empty.mp4").write_bytes(b"")
+    run = command_line(folder / "a.mp4", "A red circle", "--json", str(folder / "none" / "x.json"))
+    check(run.returncode == 1 and run.stdout == "" and "--json" in run.stderr, f"no folder: {run.stderr}")
+    (folder / "small.ppm").write_bytes(b"P6 4 2 255\n" + bytes(24))
+    run = command_line(folder / "a.mp4", "A red circle", "--first", str(folder / "small.ppm"))
+    check("first frame is 4x2, the clip is 256x256" in run.stderr, f"a small picture: {run.stderr}")
     for name, prompt, said in (
         ("a.mp4", "A lighthouse in a storm", "names no shape"),
         ("a.mp4", "", "names no shape"),
         ("a.mp4", missing, "picture 2, which is not given"),
         ("nothing.mp4", "A red circle", "nothing.mp4"),
         ("first.ppm.txt", "A red circle", "first.ppm.txt"),
+        ("cut.mp4", "A red circle", "cannot be read whole"),
+        ("empty.mp4", "A red circle", "cannot be read whole"),
     ):
         run = command_line(folder / name, prompt)
         check(run.returncode == 1 and said in run.stderr, f"refusal of {prompt!r}: {run.stderr}")
         check(run.stdout == "" and len(run.stderr.splitlines()) == 1, f"lines for {prompt!r}: {run.stderr}")
+
+
+def test_changing_size() -> None:
+    """What grows has no size: one that the prompt names is not judged."""
+    frames, sound = clip(lone(21, motion=world.GROW, shape=3, colour=2, background=4))
+    figures = evaluate.measure(frames, sound, evaluate.expectation("A large yellow star grows over sand"))
+    wrong = [k for k in evaluate.SHARES if figures[k] != 1]
+    check(not wrong, f"changing size: {wrong}")
 
 
 def test_own_words() -> None:
@@ -367,6 +388,7 @@ def test_grammar() -> None:
         ("A red circle explodes on a navy background", ["no motion"]),
         ("A red circle with a blue star rises over sand", ["2 shapes", "2 colours"]),
         ("A nice circle rises", ["no backdrop", "no colour"]),
+        ("A large red circle grows on a navy background", ["the size"]),
     ):
         notes = grammar.unread(prompt)
         good = len(notes) == len(want) and all(n.startswith(w) for n, w in zip(notes, want))
@@ -464,6 +486,7 @@ def main() -> int:
     test_orbits()
     test_one_changed()
     test_nothing()
+    test_changing_size()
     test_own_words()
     test_coming_and_going()
     test_manifests()

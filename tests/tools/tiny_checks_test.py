@@ -5,7 +5,8 @@
     two pictures are exchanged: they are written as files and read back by the evaluator.
  2. An error that jumps where chunks or tiles meet is seen, one that does not is not; a missing figure never
     holds.
- 3. Figures of an earlier run are taken up only if it was the same run.
+ 3. Figures of an earlier run are taken up if it was the same run, and never written over if not.
+ 4. What cannot be made is refused in one line, and nothing of anybody's is lost.
 
 Needs PyTorch, diffusers, Pillow and ffmpeg; skips loudly without. Prints "N passed, N failed, N skipped".
 """
@@ -16,6 +17,7 @@ import argparse
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -116,8 +118,74 @@ def test_digests(folder: pathlib.Path) -> None:
     check(changed("FL2VA/video_vae/b") == [True, True, True], "digests: what is linked to does not count")
 
 
+def ends(work) -> str:
+    """What ends the program, or nothing."""
+    try:
+        work()
+    except SystemExit as said:
+        return str(said.code)
+    return ""
+
+
+def test_ensure(folder: pathlib.Path) -> None:
+    """A tree never takes the place of what is none, and fails in one line that leaves nothing behind."""
+    mine, none = folder / "mine", folder / "none.py"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    none.write_text("pass")
+    model = str(ROOT / "models" / "duet-tiny")
+    for tree, converter, said in (
+        (mine, none, "no converted tree"),
+        (mine / "thesis.txt", none, "no converted tree"),
+        (folder / "new", none, "SHA-256"),
+        (folder / "new", folder / "missing.py", "No such file"),
+    ):
+        told = ends(lambda: convert.ensure(model, str(tree), str(converter)))
+        check(said in told and "\n" not in told, f"ensure {tree.name} {converter.name}: {told!r}")
+    check((mine / "thesis.txt").read_text() == "years of work", "ensure: somebody's file is gone")
+    check(sorted(p.name for p in folder.iterdir()) == ["mine", "none.py"], "ensure: something is left behind")
+    command = [sys.executable, str(ROOT / "tools/oracle/convert.py"), model, str(folder / "out")]
+    run = subprocess.run([*command, "--converter", str(none)], capture_output=True, text=True)
+    check(run.returncode == 1 and len(run.stderr.splitlines()) == 1, f"convert: {run.stderr!r}")
+    check(not (folder / "out").exists(), "convert: leaves an empty folder")
+
+
+def test_refusals(folder: pathlib.Path) -> None:
+    """What makes no clips is refused before any is made; figures that cannot be read are no figures."""
+    good = dict(task="ref2va", count=2, points=3, seed=1, noise_seed=5, threads=1, workers=1, swap=True)
+    good |= dict(device="cpu", converter="", root=ROOT / "models/duet-tiny", out=None, json=None)
+    for bad, said in (
+        ({"count": 0}, "--count 0"),
+        ({"points": 1}, "--points 1"),
+        ({"threads": 0}, "--threads 0"),
+        ({"noise_seed": -1}, "--noise-seed -1"),
+        ({"task": "t2va"}, "--swap"),
+        ({"device": "gpu"}, "--device gpu"),
+        ({"converter": str(folder)}, "converter"),
+    ):
+        told = ends(lambda: reference.check_arguments(argparse.Namespace(**(good | bad))))
+        check(said in told and "\n" not in told, f"refusals: {bad}: {told!r}")
+    (folder / "made_of.json").write_text("{}")
+    for text in ("{", "[]", '{"run": {}}', '{"clips": 3}'):
+        (folder / "f.json").write_text(text)
+        args = argparse.Namespace(**(good | {"tree": folder, "json": folder / "f.json"}))
+        told = ends(lambda: reference.resume(args))
+        check(told.startswith("--json") and "\n" not in told, f"refusals: figures {text!r}: {told!r}")
+
+
+def test_listed(folder: pathlib.Path) -> None:
+    """A run that goes on keeps what the manifest says of the clips that are there, and of no others."""
+    check(reference.listed(None) == {} == reference.listed(folder), "listed: out of nothing")
+    entries = [{"file": str(folder / name / "clip"), "prompt": name} for name in ("t2va-000", "t2va-001")]
+    (folder / "manifest.json").write_text(json.dumps(entries))
+    (folder / "t2va-001").mkdir()
+    check(
+        reference.listed(folder) == {"t2va-001": entries[1]}, "listed: of clips that are gone, or not of one"
+    )
+
+
 def test_resume(folder: pathlib.Path) -> None:
-    """The same run goes on; another seed starts afresh."""
+    """The same run goes on; another seed asks for another file."""
     (folder / "made_of.json").write_text('{"a": "b"}')
     args = argparse.Namespace(
         task="t2va", count=2, points=3, seed=1, noise_seed=5, swap=False, tree=folder, json=folder / "f.json"
@@ -129,15 +197,17 @@ def test_resume(folder: pathlib.Path) -> None:
     check(list(reference.resume(args)[1]) == [1], "figures of the same run are lost")
     check(json.loads(args.json.read_text())["summary"]["colour"] == 1.0, "summary of a part")
     args.noise_seed = 6
-    check(reference.resume(args)[1] == {}, "figures of another run are taken up")
+    said = ends(lambda: reference.resume(args))
+    check("another run (noise_seed differ)" in said, f"figures of another run: {said!r}")
 
 
 def main() -> int:
     """Runs all tests."""
     test_seams()
     test_bounds()
-    with tempfile.TemporaryDirectory() as folder:
-        test_digests(pathlib.Path(folder))
+    for test in (test_digests, test_ensure, test_refusals, test_listed):
+        with tempfile.TemporaryDirectory() as folder:
+            test(pathlib.Path(folder).resolve())
     with tempfile.TemporaryDirectory() as folder:
         test_resume(pathlib.Path(folder))
         if shutil.which("ffmpeg"):

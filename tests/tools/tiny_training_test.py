@@ -334,6 +334,17 @@ def test_states() -> None:
             said = refused(lambda: toy(export=folder))
             check("damaged" in said and "\n" not in said, f"states: half a {path.name}: {said!r}")
             path.write_bytes(whole)
+        state = next(folder.glob("toy.state-*.safetensors"))
+        native.save_file({"param/other": torch.zeros(1)}, state.with_suffix(".other"))
+        whole = state.read_bytes()
+        state.with_suffix(".other").replace(state)
+        said = refused(lambda: toy(export=folder))
+        check("damaged (its files have no weight)" in said, f"states: of another network: {said!r}")
+        state.write_bytes(whole)
+        meta = (folder / "toy.json").read_text()
+        (folder / "toy.json").write_text(meta.replace('"step": 50', '"step": "x"'))
+        check("damaged" in refused(lambda: toy(export=folder)), "states: a step that is no number")
+        (folder / "toy.json").write_text(meta)
         check(not refused(lambda: toy(export=folder)), "states: whole again")
 
 

@@ -108,6 +108,8 @@ def test_goes_on(folder: pathlib.Path) -> None:
     kept = (tree.state / "began" / "Ref2VA" / "config.json").read_text()
     check(kept == "old", "goes on: the weights that it began with are gone")
 
+    code, _, _ = tree.run(str(tree.state), "4.0", "5.00", "--seed", "9")
+    check(code == 0, "goes on: 4.0 minutes are not 4")
     code, said, _ = tree.run(str(tree.state), "4", "6")
     check(code == 2 and "begun with 4 5 minutes" in said, f"goes on: other minutes: {code} {said}")
     _, _, again = tree.run(str(tree.state), "4", "5", "--seed", "9")
@@ -183,6 +185,9 @@ def test_refusals(folder: pathlib.Path) -> None:
         (("-st", "5", "5"), {}, "nearest: ./-st"),
         ((state, "5", "5", "--seed", "3", "--short", "64"), {}, "--short: is the script's own"),
         ((state, "5", "5", "--parts=2"), {}, "--parts=2: is the script's own"),
+        ((state, "5", "5", "--device", "cpu"), {}, "--device: is the script's own"),
+        ((state, "5", "5", "--help"), {}, "--help: is the script's own"),
+        (("/dev/null/x", "5", "5"), {}, "STATE /dev/null/x: cannot be made"),
     ):
         code, said, calls = tree.run(*arguments, **more)
         check(code == 2 and want in said, f"refusals: {arguments} {more}: {code} {said!r}")
@@ -199,6 +204,12 @@ def test_failures(folder: pathlib.Path) -> None:
             f"failures: {broken}: {code} {said!r}",
         )
         check(not any("--export" in c for c in calls), f"failures: {broken}: exported all the same")
+    tree = Tree(folder / "odd", ("FL2VA",), gpus=1)
+    code, said, calls = tree.run(str(tree.state), "4", "5", "--odd", broken="--check")
+    check(code == 2 and "cannot do it" in said, f"failures: an option that flow.py refuses: {code} {said!r}")
+    check(
+        len(calls) == 1 and not tree.state.exists(), "failures: goes on with an option that flow.py refuses"
+    )
     code, said, _ = Tree(folder / "none", ("FL2VA",), gpus=0).run(str(folder / "s"), "4", "5")
     check(code == 1 and "no GPU" in said, f"failures: without a GPU {code} {said!r}")
 

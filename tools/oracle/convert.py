@@ -17,21 +17,31 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import overrides
 
 SHARD_BYTES = 5 << 30
+STAMP = "made_of.json"  # in a tree that `ensure` made: the digests of what it was made of
 
 # The index names the repository, as the released one does; a local tree is loaded by its path all the same.
 HUB_ID = "MiniMaxAI/MiniMax-H3"
 
 
-def load_converter(path):
-    """Import the conversion script, refusing any other file than the one the fixtures were made with."""
-    with open(path, "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()
+def check_converter(path):
+    """Refuses any other file than the conversion script that the fixtures were made with."""
+    try:
+        with open(path, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+    except OSError as problem:
+        raise SystemExit(f"error: converter: {path}: {problem.strerror}") from None
     if digest != overrides.CONVERTER_SHA256:
-        raise SystemExit(f"error: converter: SHA-256 is not the pinned one (got {digest})")
+        raise SystemExit(f"error: converter: {path}: SHA-256 is not the pinned one (got {digest})")
+
+
+def load_converter(path):
+    """Imports the conversion script."""
+    check_converter(path)
     spec = importlib.util.spec_from_file_location("minimax_h3_converter", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -41,7 +51,11 @@ def load_converter(path):
 def partitions(native):
     """{folder of the transformer in the tree: partition directory}."""
     if os.path.isdir(os.path.join(native, "transformer")):
-        kind = overrides.read_json(native, "model_index.json")["_minimax_h3"]["partition"]
+        try:
+            kind = overrides.read_json(native, "model_index.json")["_minimax_h3"]["partition"]
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            reason = f"{type(problem).__name__}: {problem}"
+            raise SystemExit(f"error: {native}: model_index.json does not say its partition ({reason})") from None
         return {"transformer_ref" if kind == "ref2va" else "transformer": native}
     found = {}
     for folder, name in (("transformer", "FL2VA"), ("transformer_ref", "Ref2VA")):
@@ -87,15 +101,36 @@ def digests(native):
 
 
 def ensure(native, tree, converter_path):
-    """Make `tree` of `native`, in a process of its own, unless it was made of these very files before."""
-    stamp, made_of = os.path.join(tree, "made_of.json"), digests(native)
-    if os.path.exists(stamp) and overrides.read_json(stamp) == made_of:
-        return
-    shutil.rmtree(tree, ignore_errors=True)
-    command = [sys.executable, __file__, native, tree, "--converter", converter_path]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    with open(stamp, "w", encoding="utf-8") as f:
-        json.dump(made_of, f)
+    """Make `tree` of `native`, in a process of its own, unless it was made of these very files before. It is made beside its
+    place and moved there when it is whole; what stands there goes only if it is such a tree, or empty."""
+    stamp, made_of = os.path.join(tree, STAMP), digests(native)
+    if os.path.exists(stamp):
+        try:
+            if overrides.read_json(stamp) == made_of:
+                return
+        except ValueError:  # damaged: made anew
+            pass
+    elif os.path.lexists(tree) and not (os.path.isdir(tree) and not os.listdir(tree)):
+        raise SystemExit(f"error: {tree}: is there and no converted tree (has no {STAMP}); another place is needed")
+    check_converter(converter_path)
+    beside = os.path.dirname(os.path.abspath(tree))
+    try:
+        os.makedirs(beside, exist_ok=True)
+        part = tempfile.mkdtemp(prefix=os.path.basename(tree) + ".", suffix=".part", dir=beside)
+    except OSError as problem:
+        raise SystemExit(f"error: {tree}: {problem.strerror}") from None
+    try:
+        command = [sys.executable, __file__, native, part, "--converter", converter_path]
+        run = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if run.returncode:
+            raise SystemExit((run.stderr.strip() or f"error: {native}: not converted").splitlines()[-1])
+        with open(os.path.join(part, STAMP), "w", encoding="utf-8") as f:
+            json.dump(made_of, f)
+        os.chmod(part, 0o755)  # made for its owner alone
+        shutil.rmtree(tree, ignore_errors=True)
+        os.rename(part, tree)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def main():
@@ -107,10 +142,22 @@ def main():
     )
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES, help="largest shard written")
     args = parser.parse_args()
-    if os.path.exists(args.out) and os.listdir(args.out):
-        sys.exit(f"error: {args.out} exists and is not empty")
-    os.makedirs(args.out, exist_ok=True)
-    convert(args.native, args.out, load_converter(args.converter), args.shard_bytes)
+    if args.shard_bytes < 1:
+        sys.exit(f"error: --shard-bytes {args.shard_bytes}: must be at least 1; nearest: 1")
+    check_converter(args.converter)
+    partitions(args.native)
+    if os.path.lexists(args.out) and not (os.path.isdir(args.out) and not os.listdir(args.out)):
+        sys.exit(f"error: {args.out}: is there and no empty folder")
+    try:
+        converter = load_converter(args.converter)
+        os.makedirs(args.out, exist_ok=True)
+    except (ImportError, OSError) as problem:
+        sys.exit(f"error: {args.out}: {problem}")
+    try:
+        convert(args.native, args.out, converter, args.shard_bytes)
+    except Exception as problem:  # whatever a damaged file makes the reference's functions raise
+        shutil.rmtree(args.out, ignore_errors=True)
+        sys.exit(f"error: {args.native}: cannot be converted ({type(problem).__name__}: {problem})")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,10 @@ def main() -> int:
     )
     parser.add_argument("root", type=pathlib.Path, help="the model folder, as models/duet-tiny")
     args = parser.parse_args()
+    if not (args.root / native.FIRST).is_dir():
+        raise SystemExit(
+            f"{args.root}: has no {native.FIRST}/; a model folder is asked for, as models/duet-tiny"
+        )
     assemble(args.root)
     return 0 if sizes(args.root) <= LIMIT_BYTES else 1
 

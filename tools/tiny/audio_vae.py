@@ -22,6 +22,7 @@ import torch
 
 import fast_audio
 import native
+import options
 import trainer
 import world
 
@@ -186,7 +187,7 @@ def main() -> None:
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     if args.init:
-        with trainer.reading("init", args.init):
+        with options.reading("init", args.init):
             native.read_audio_vae(args.init, vae)
     if args.evaluate or args.export:
         trainer.load_parameters(args.state, "audio_vae", vae)

@@ -30,12 +30,14 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 
 import grammar
+import options
 import world
 
 PIECE_CELLS = 28  # smallest piece, in cells of 4 x 4 px
@@ -54,9 +56,16 @@ AREA = {
 
 
 def _ffmpeg(*arguments: str) -> bytes:
-    run = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", *arguments], capture_output=True, check=False)
-    if run.returncode:
-        raise RuntimeError(run.stderr.decode(errors="replace").strip() or "ffmpeg failed")
+    """What ffmpeg writes. RuntimeError if it fails, or reads what it says is damaged: a clip cut off is no shorter clip."""
+    try:
+        run = subprocess.run(
+            ["ffmpeg", "-v", "error", "-nostdin", *arguments], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        raise RuntimeError("the ffmpeg program is needed and not installed") from None
+    said = re.sub(r"\[[^\]]* @ 0x[0-9a-f]+\] ", "", run.stderr.decode(errors="replace")).strip().splitlines()
+    if run.returncode or said:
+        raise RuntimeError(f"cannot be read whole: {said[0] if said else 'ffmpeg failed'}")
     return run.stdout
 
 
@@ -424,6 +433,8 @@ def expectation(prompt: str, references: list[dict] | None = None) -> dict:
             elif tracks:
                 thing["motion"] = tracks[0].motion
     for thing in want["objects"]:
+        if thing["motion"] in (world.GROW, world.SHRINK):
+            thing["size"] = None  # it has none; what the prompt says of it is not judged
         thing.setdefault("timbre", None)
         if thing["timbre"] is None:
             thing["timbre"] = thing["shape"]
@@ -578,7 +589,14 @@ def measure_entry(entry: dict) -> dict:
             "the prompt names no shape, colour, motion or backdrop of the toy world (see grammar.py)"
         )
     pictures = {k: read_frames(pathlib.Path(entry[k]))[0] for k in ("first", "last") if entry.get(k)}
-    figures = measure(read_frames(path), read_sound(path), want, **pictures)
+    frames = read_frames(path)
+    for name, picture in pictures.items():
+        if picture.shape != frames.shape[1:]:
+            (height, width), (high, wide) = picture.shape[:2], frames.shape[1:3]
+            raise ValueError(
+                f"the picture of the {name} frame is {width}x{height}, the clip is {wide}x{high}"
+            )
+    figures = measure(frames, read_sound(path), want, **pictures)
     return {"file": str(path), "prompt": entry["prompt"], **figures}
 
 
@@ -647,6 +665,7 @@ def main() -> int:
     parser.add_argument("--last", help="picture the last frame should be")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     args = parser.parse_args()
+    options.check_file("json", args.json)
     if args.clip.endswith(".json"):
         try:
             entries = read_manifest(pathlib.Path(args.clip))
@@ -670,7 +689,7 @@ def main() -> int:
         for note in grammar.unread(entry["prompt"]):
             print(f"not judged: {note}" + (f" ({entry['file']})" if len(entries) > 1 else ""))
     if args.json:
-        args.json.write_text(json.dumps({"summary": summary, "clips": clips}, indent=1) + "\n")
+        options.write_json(args.json, {"summary": summary, "clips": clips})
     return 0
 
 

@@ -24,10 +24,10 @@ import torch
 
 import flow
 import native
+import options
 import packing
 import tasks
 import text
-import trainer
 import world
 from frozen import GRID, Frozen
 from judge import asked, judge, table
@@ -137,18 +137,18 @@ def run(model: Model, requests: list[tasks.Request], args: argparse.Namespace) -
 def check_arguments(args: argparse.Namespace) -> None:
     """Refuses, in one line each, options that make no clips, before any is made."""
     for field, low in (("count", 1), ("points", 2), ("batch", 1), ("workers", 1), ("seed", 0)):
-        trainer.within(args, field, low, 10**6)
-    trainer.within(args, "guidance", 0, 100)
-    trainer.check_device(args.device)
+        options.within(args, field, low, 10**6)
+    options.within(args, "guidance", 0, 100)
+    options.check_device(args.device)
     partition = native.folder_of(args.task)
     if not (args.root / partition / "transformer").is_dir():
         raise SystemExit(
             f"{args.root}: has no {partition}/transformer/; a model folder is asked for, as models/duet-tiny"
         )
     if args.swap and args.task != "ref2va":
-        trainer.refuse("swap", "", "is for --task ref2va only")
-    trainer.check_folder("out", args.out)
-    trainer.check_folder("json", args.json and args.json.absolute().parent)
+        options.refuse("swap", "", "is for --task ref2va only")
+    options.check_folder("out", args.out)
+    options.check_file("json", args.json)
 
 
 def main() -> None:

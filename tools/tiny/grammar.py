@@ -150,4 +150,6 @@ def unread(prompt: str) -> list[str]:
                 out.append(f"no {name} that is known {where}")
         if thing["motion"] is None and thing["video"] is None:
             out.append(f"no motion that is known {where}")
+        if thing["size"] is not None and thing["motion"] in (world.GROW, world.SHRINK):
+            out.append(f"the size {where}: what grows or shrinks has none")
     return out

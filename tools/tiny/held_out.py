@@ -20,12 +20,14 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
 import evaluate
+import options
 import tasks
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -76,6 +78,15 @@ def hold(summary: dict, floors: dict) -> list[tuple[bool, str]]:
     return out
 
 
+def floors_of(path: pathlib.Path, count: int) -> dict:
+    """The floors for so many clips; none if the file has none."""
+    with options.reading("floors", path):
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict) or not all(isinstance(v, dict) for v in found.values()):
+            raise ValueError("must be an object of objects, as floors.json")
+        return found.get(str(count), {})
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -90,15 +101,18 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     parser.add_argument("more", nargs="*", help="more options of duet, after --")
     args = parser.parse_args()
-    if not 1 <= args.count <= OF:
-        parser.error(f"--count must be from 1 to {OF} (got {args.count})")
-    if not args.model.is_dir():
-        parser.error(f"--model: {args.model} is no folder")
+    options.within(args, "count", 1, OF)
+    options.within(args, "points", 2, 1000)
+    options.check_there("model", args.model)
+    options.check_folder("out", args.out)
+    options.check_file("json", args.json)
+    floors = floors_of(args.floors, args.count)
     if not trained(args.model):
         print(f"skip held_out: no trained transformer and text encoder in {args.model}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    floors = json.loads(args.floors.read_text()).get(str(args.count), {})
+    if not shutil.which(args.duet):
+        options.refuse("duet", args.duet, "is no program; build it first (README.md)")
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.out or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,10 +121,13 @@ def main() -> int:
         except (RuntimeError, OSError) as problem:
             print(f"FAILED {problem}\n0 passed, 1 failed, 0 skipped")
             return 1
+        except KeyboardInterrupt:
+            print("held_out: stopped", file=sys.stderr)
+            return 130
     summary = evaluate.summarise(measured)
     print(evaluate.table(summary))
     if args.json:
-        args.json.write_text(json.dumps({"summary": summary, "clips": measured}, indent=1) + "\n")
+        options.write_json(args.json, {"summary": summary, "clips": measured})
     verdicts = hold(summary, floors)
     for good, line in verdicts:
         print(("ok     " if good else "FAILED ") + line)

@@ -11,9 +11,9 @@ shipped: the requests go in as media (8-bit pictures, 8-bit frames at 24 a secon
 presentation, conditions, packing and noise are the pipeline's, not ours. `agree.py` shows that they are
 the ones that training used.
 
-One request at a time, on a CPU (20 s each) or a GPU. With --json a run that was stopped goes on where it
-was. With --out the clips and their media stay as PNG and WAV files beside a manifest that `evaluate.py`
-reads. Reference videos have no sound track: one would add rows that no training ever saw.
+One request at a time, on a CPU (20 to 30 s each) or a GPU (0.6 s). With --json a run that was stopped goes on where it
+was, and figures of another run are not written over. With --out the clips and their media stay as PNG and WAV files
+beside a manifest that `evaluate.py` reads. Reference videos have no sound track: one would add rows that no training ever saw.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ import convert  # noqa: E402
 import overrides  # noqa: E402
 
 import judge  # noqa: E402
+import options  # noqa: E402
 import tasks  # noqa: E402
 import world  # noqa: E402
 
@@ -165,8 +166,20 @@ def resume(args: argparse.Namespace) -> tuple[dict, dict[int, dict]]:
     identity["made_of"] = overrides.read_json(args.tree, "made_of.json")
     if args.json is None or not args.json.exists():
         return identity, {}
-    found = json.loads(args.json.read_text())
-    return identity, {c["number"]: c for c in found["clips"]} if found.get("run") == identity else {}
+    try:
+        found = json.loads(args.json.read_text())
+        run, clips = dict(found["run"]), {c["number"]: c for c in found["clips"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        options.refuse("json", args.json, f"is there and holds no figures ({reason}); another file is needed")
+    other = [k for k in identity if run.get(k) != identity[k]]
+    if other:
+        options.refuse(
+            "json",
+            args.json,
+            f"holds figures of another run ({', '.join(other)} differ); another file is needed",
+        )
+    return identity, clips
 
 
 def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> str:
@@ -174,14 +187,25 @@ def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> 
     ordered = [clips[i] for i in sorted(clips)]
     summary, lines = judge.table(ordered)
     if path:
-        path.write_text(json.dumps({"summary": summary, "clips": ordered, "run": identity}, indent=1) + "\n")
+        options.write_json(path, {"summary": summary, "clips": ordered, "run": identity})
     return lines
+
+
+def listed(out: pathlib.Path | None) -> dict[str, dict]:
+    """The entries of the manifest of an earlier run, by the folder of the clip; of clips that are still there."""
+    if out is None or not (out / "manifest.json").exists():
+        return {}
+    with options.reading("out", out):
+        entries = json.loads((out / "manifest.json").read_text())
+        places = [pathlib.Path(e["file"]).parent for e in entries]
+        return {p.name: e for p, e in zip(places, entries) if p.is_dir()}
 
 
 def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> str:
     """All clips, measured by the pool while the next one is made; the table."""
     identity, clips = resume(args)
-    requests, manifest, waiting = choose(args), [], {}
+    requests, waiting = choose(args), {}
+    manifest = listed(args.out) if clips else {}
     pipeline, began, made = Pipeline(args.tree, args.task, args.device, args.threads), time.monotonic(), 0
     todo = [i for i in range(len(requests)) if i not in clips]
     for i in todo:
@@ -190,18 +214,37 @@ def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> str:
         frames, sound = pipeline.clip(request.prompt, given, args.points, args.noise_seed + i)
         waiting[i] = pool.submit(judge.judge, request, frames, sound)
         if args.out:
-            manifest.append(save(args.out / f"{args.task}-{i:03d}", request.prompt, given, frames, sound))
-            (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+            folder = args.out / f"{args.task}-{i:03d}"
+            manifest[folder.name] = save(folder, request.prompt, given, frames, sound)
+            entries = [manifest[name] for name in sorted(manifest)]
+            options.write_json(args.out / "manifest.json", entries)
         made += 1
         each = (time.monotonic() - began) / made
         print(
             f"{i + 1}/{len(requests)}  {each:.1f} s each, {each * (len(todo) - made):.0f} s left", flush=True
         )
-        if made % 10 == 0 or made == len(todo):
-            for n in list(waiting):
-                clips[n] = {"number": n, **waiting.pop(n).result()}
+        for n in [n for n, figures in waiting.items() if figures.done() or made == len(todo)]:
+            clips[n] = {"number": n, **waiting.pop(n).result()}
             write(args.json, identity, clips)
     return write(args.json, identity, clips)
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuses, in one line each, options that make no clips, before any is made."""
+    lows = (("count", 1), ("points", 2), ("seed", 0), ("noise-seed", 0), ("threads", 1), ("workers", 1))
+    for field, low in lows:
+        options.within(args, field, low, 10**6)
+    if args.swap and args.task != "ref2va":
+        options.refuse("swap", f"with --task {args.task}", "is for --task ref2va only", "ref2va")
+    options.check_device(args.device)
+    convert.check_converter(args.converter)
+    if ("transformer_ref" if args.task == "ref2va" else "transformer") not in convert.partitions(
+        str(args.root)
+    ):
+        meant = "a model folder is asked for, as models/duet-tiny"
+        raise SystemExit(f"{args.root}: has no transformer for {args.task}; {meant}")
+    options.check_folder("out", args.out)
+    options.check_file("json", args.json)
 
 
 def main() -> None:
@@ -232,6 +275,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="keep the clips and their media there")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there, and go on from there")
     args = parser.parse_args()
+    check_arguments(args)
     with tempfile.TemporaryDirectory() as scratch:
         args.tree = args.tree or pathlib.Path(scratch) / "tree"
         convert.ensure(str(args.root), str(args.tree), args.converter)

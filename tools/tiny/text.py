@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 
 import native
+import options
 import tasks
 import trainer
 import world
@@ -516,13 +517,13 @@ def main() -> None:
     )
     args = parser.parse_args()
     trainer.check_arguments(args)
-    trainer.within(args, "pairs", 0, 1)
+    options.within(args, "pairs", 0, 1)
     if not (args.tokenizer / "vocab.json").is_file():
-        trainer.refuse("tokenizer", args.tokenizer, "must be a folder with a tokenizer (vocab.json)")
-    with trainer.reading("tokenizer", args.tokenizer):
+        options.refuse("tokenizer", args.tokenizer, "must be a folder with a tokenizer (vocab.json)")
+    with options.reading("tokenizer", args.tokenizer):
         encoder = Encoder(args.tokenizer, args.seed).to(args.device)
     if args.init:
-        with trainer.reading("init", args.init):
+        with options.reading("init", args.init):
             read(args.init, encoder)
     tower = Tower(encoder).to(args.device)
     if args.pictures:

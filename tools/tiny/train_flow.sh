@@ -15,6 +15,7 @@
 # and waits, or, if it goes on from its own weights, begins after FL2VA. Strays are encoded while a training without them goes on;
 # with a second GPU, on the one where Ref2VA does not train.
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0; }
 [ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
 shift 3
@@ -32,10 +33,12 @@ if above_0 $ref2va; then partitions+=(Ref2VA); fi
 above_0 $fl2va || [ -e "$root/FL2VA/transformer/config.json" ] ||
     { echo "train_flow.sh: FL2VA 0: there are no weights of it to leave as they are"; exit 2; }
 [ -n "$state" ] || { echo "train_flow.sh: STATE: must be given"; exit 2; }
+fl2va=$(awk -v m="$fl2va" 'BEGIN { print m + 0 }') ref2va=$(awk -v m="$ref2va" 'BEGIN { print m + 0 }') # 1.0 is 1
 [[ $state != -* ]] || { echo "train_flow.sh: STATE $state: must not begin with a dash; nearest: ./$state"; exit 2; }
 for option in "${more[@]}"; do
     case $option in
-    --short* | --prepare* | --part* | --state* | --cache* | --model* | --init* | --after* | --export* | --mean* | --train-m* | --run-m*)
+    -h | --help | --check* | --device* | --measure* | --short* | --prepare* | --part* | --state* | --cache* | --model* | --init* | \
+        --after* | --export* | --mean* | --train-m* | --run-m*)
         echo "train_flow.sh: $option: is the script's own"
         exit 2
         ;;
@@ -45,6 +48,8 @@ done
 [ ! -e "$state" ] || [ -d "$state" ] || { echo "train_flow.sh: STATE $state: must be a folder"; exit 2; }
 last=$(($({ nvidia-smi --list-gpus 2>/dev/null || true; } | grep -c '^GPU ' || true) - 1))
 [ "$last" -ge 0 ] || { echo "train_flow.sh: no GPU"; exit 1; }
+[ ${#more[@]} -eq 0 ] || python3 "$here/flow.py" --partition ref2va --model "$root/FL2VA" --state "$state" --steps 1 "${more[@]}" --check ||
+    exit 2
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -52,6 +57,7 @@ if [ -e "$state/began/minutes" ] && [ "$(<"$state/began/minutes")" != "$fl2va $r
     echo "train_flow.sh: STATE $state: was begun with $(<"$state/began/minutes") minutes; another training takes another STATE"
     exit 2
 fi
+mkdir -p "$state" 2>/dev/null && [ -w "$state" ] || { echo "train_flow.sh: STATE $state: cannot be made or written"; exit 2; }
 mkdir -p "$state/cache" "$state/log" "$state/first" "$state/guided"
 
 whole=(--clips 8192 --pairs 0.5 --bounces 3 --wordings 1)
@@ -71,8 +77,8 @@ wait_all() {
     for pid; do
         wait "$pid" || {
             bad=1
-            echo "train_flow.sh: ${log_of[$pid]} failed; the end of $state/log/${log_of[$pid]}:"
-            tail -n 3 "$state/log/${log_of[$pid]}"
+            echo "train_flow.sh: ${log_of[$pid]} failed; the last line of $state/log/${log_of[$pid]}:"
+            tail -n 1 "$state/log/${log_of[$pid]}"
         }
     done
     return $bad

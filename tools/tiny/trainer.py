@@ -22,17 +22,16 @@ lines beside the state.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fcntl
 import json
 import math
 import pathlib
-import re
 import time
 from typing import Callable, Sequence
 
 import torch
 from muon import Muon
+from options import check_device, check_folder, check_there, refuse, within
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -43,7 +42,7 @@ FILE_BYTES = 15 * 1024 * 1024
 # Options that may differ from run to run of one training.
 FREE = frozenset(
     "state seed steps train_minutes run_minutes device log_every export mean evaluate measure cache compile graphs "
-    "attention init after after_partition prepare parts part model".split()
+    "attention init after after_partition prepare parts part model check".split()
 )
 
 
@@ -86,19 +85,6 @@ def generator(device: str, seed: int, step: int) -> torch.Generator:
     return torch.Generator(device).manual_seed((seed * 1_000_003 + step) * 7919 + 17)
 
 
-def refuse(field: str, value, rule: str, nearest=None) -> None:
-    """Ends the program with one line about an option."""
-    raise SystemExit(f"--{field} {value}: {rule}" + (f"; nearest: {nearest}" if nearest is not None else ""))
-
-
-def within(args: argparse.Namespace, field: str, low: float, high: float = math.inf) -> None:
-    """Refuses a number outside of low..high."""
-    value = getattr(args, field.replace("-", "_"))
-    if not low <= value <= high:
-        rule = f"must be {low} to {high}" if high < math.inf else f"must be at least {low}"
-        refuse(field, value, rule, high if value > high else low)
-
-
 def check_arguments(args: argparse.Namespace) -> None:
     """Refuses values of the shared options that no training can have, and a command that asks for nothing."""
     within(args, "seed", 0, 10**9)
@@ -125,52 +111,12 @@ def check_arguments(args: argparse.Namespace) -> None:
         refuse("steps", args.steps, "--steps or --train-minutes must be given")
 
 
-def check_folder(field: str, path: pathlib.Path | None) -> None:
-    """Refuses what is not a folder and cannot become one."""
-    with reading(field, path):
-        for place in (path, *path.absolute().parents) if path else ():
-            if place.exists():
-                if not place.is_dir():
-                    refuse(field, path, f"{place} is not a folder")
-                return
-
-
-def check_there(field: str, path: pathlib.Path | None, holds: str = "", near: tuple[str, ...] = ()) -> None:
-    """Refuses what is not a folder or lacks the file that it must hold; folders of `near`, inside it, may be what was meant."""
-    if path is None:
-        return
-    with reading(field, path):
-        if not path.is_dir():
-            refuse(field, path, "must be a folder")
-        if holds and not (path / holds).is_file():
-            found = (path / inner for inner in near if (path / inner / holds).is_file())
-            refuse(field, path, f"must be a folder with {holds}", next(found, None))
-
-
-@contextlib.contextmanager
-def reading(field: str, path: pathlib.Path):
-    """Whatever goes wrong inside is said in one line about the option that named the files."""
-    try:
-        yield
-    except (OSError, KeyError, RuntimeError, ValueError, SafetensorError) as problem:
-        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise SystemExit(f"--{field} {path}: cannot be read ({reason})") from None
-
-
-def check_device(name: str) -> None:
-    """Refuses a device other than the processor and the GPUs that are there."""
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        if name == "cpu" or int(name[5:] or 0) < gpus:
-            return
-    refuse("device", name, f"must be cpu or a GPU, as cuda:0; {gpus} here", "cuda:0" if gpus else "cpu")
-
-
 def _meta(path: pathlib.Path) -> dict:
     """What a state's JSON file holds; one line if it is damaged."""
     try:
         meta = json.loads(path.read_text())
-        return {"files": [], **meta, **{k: meta[k] for k in ("step", "steps", "seconds", "seed")}}
+        kinds = {"step": int, "steps": int, "seconds": float, "seed": int}
+        return {"files": [], **meta, **{k: kind(meta[k]) for k, kind in kinds.items()}}
     except (ValueError, KeyError, TypeError) as problem:
         raise SystemExit(f"{path}: damaged ({problem}); remove the state to begin anew") from None
 
@@ -216,6 +162,13 @@ def require_complete(state: pathlib.Path, name: str) -> None:
         raise SystemExit(f"{state}: the training of {name} is not complete there")
 
 
+def _parameter(tensors: dict[str, torch.Tensor], key: str, path: pathlib.Path) -> torch.Tensor:
+    """A parameter of a state; one line if the state has it not."""
+    if "param/" + key not in tensors:
+        raise SystemExit(f"{path}: damaged (its files have no {key}); remove the state to begin anew")
+    return tensors["param/" + key]
+
+
 def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> None:
     """Parameters of a trained (or half trained) component into `module`."""
     path = state / f"{name}.json"
@@ -224,7 +177,7 @@ def load_parameters(state: pathlib.Path, name: str, module: torch.nn.Module) -> 
     tensors = _tensors(_files(state, name, _meta(path)))
     with torch.no_grad():
         for key, p in module.named_parameters():
-            p.copy_(tensors["param/" + key])
+            p.copy_(_parameter(tensors, key, path))
 
 
 FIRST, SECOND = ("exp_avg", "momentum_buffer"), "exp_avg_sq"  # names of moments in the optimisers' states
@@ -313,7 +266,7 @@ class Trainer:
         self.steps, self.options = meta["steps"] or self.steps, meta.get("options")
         with torch.no_grad():
             for key, p in self.params.items():
-                p.copy_(tensors["param/" + key])
+                p.copy_(_parameter(tensors, key, meta_path))
                 names = [n for n in tensors if n.endswith("/" + key) and not n.startswith("param/")]
                 if not names:
                     continue

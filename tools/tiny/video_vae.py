@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 import native
+import options
 import trainer
 import world
 
@@ -221,7 +222,7 @@ def open_stage(vae: torch.nn.Module, args: argparse.Namespace) -> trainer.Traine
     if not args.decoder:
         return trainer.Trainer("video_vae", vae, args)
     if args.init:
-        with trainer.reading("init", args.init):
+        with options.reading("init", args.init):
             native.read_video_vae(args.init, vae)
     else:
         trainer.load_parameters(args.state, "video_vae", vae)
