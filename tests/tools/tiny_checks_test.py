@@ -165,6 +165,19 @@ def test_refusals(folder: pathlib.Path) -> None:
     ):
         told = ends(lambda: reference.check_arguments(argparse.Namespace(**(good | bad))))
         check(said in told and "\n" not in told, f"refusals: {bad}: {told!r}")
+    model, none = str(ROOT / "models" / "duet-tiny"), str(folder / "none" / "x")
+    for command, said in (
+        (["parity.py", "--converter", none, "--count", "0"], "--count 0"),
+        (["parity.py", "--converter", none], "converter"),
+        (["agree.py", model, "--converter", none, "--seed", "-1"], "--seed -1"),
+        (["reconstruct.py", model, "--json", none], "--json"),
+        (["reconstruct.py", str(folder)], "has no FL2VA/"),
+        (["assemble.py", str(folder)], "has no FL2VA/"),
+    ):
+        command = [sys.executable, str(ROOT / "tools" / "tiny" / command[0]), *command[1:]]
+        run = subprocess.run(command, capture_output=True, text=True)
+        lines = run.stderr.splitlines()
+        check(run.returncode != 0 and len(lines) == 1 and said in lines[0], f"refusals: {command}: {lines}")
     (folder / "made_of.json").write_text("{}")
     for text in ("{", "[]", '{"run": {}}', '{"clips": 3}'):
         (folder / "f.json").write_text(text)

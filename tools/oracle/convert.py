@@ -103,17 +103,18 @@ def digests(native):
 def ensure(native, tree, converter_path):
     """Make `tree` of `native`, in a process of its own, unless it was made of these very files before. It is made beside its
     place and moved there when it is whole; what stands there goes only if it is such a tree, or empty."""
+    tree = os.path.realpath(tree)
     stamp, made_of = os.path.join(tree, STAMP), digests(native)
-    if os.path.exists(stamp):
-        try:
-            if overrides.read_json(stamp) == made_of:
-                return
-        except ValueError:  # damaged: made anew
-            pass
-    elif os.path.lexists(tree) and not (os.path.isdir(tree) and not os.listdir(tree)):
+    made = os.path.exists(stamp)
+    if not made and os.path.lexists(tree) and not (os.path.isdir(tree) and not os.listdir(tree)):
         raise SystemExit(f"error: {tree}: is there and no converted tree (has no {STAMP}); another place is needed")
     check_converter(converter_path)
-    beside = os.path.dirname(os.path.abspath(tree))
+    try:
+        if made and overrides.read_json(stamp) == made_of:
+            return
+    except ValueError:  # damaged: made anew
+        pass
+    beside = os.path.dirname(tree)
     try:
         os.makedirs(beside, exist_ok=True)
         part = tempfile.mkdtemp(prefix=os.path.basename(tree) + ".", suffix=".part", dir=beside)

@@ -29,6 +29,7 @@ import torch  # noqa: E402
 import flow  # noqa: E402
 import generate  # noqa: E402
 import native  # noqa: E402
+import options  # noqa: E402
 import packing  # noqa: E402
 import reference  # noqa: E402
 import tasks  # noqa: E402
@@ -185,6 +186,7 @@ def main() -> int:
         "--tree", type=pathlib.Path, help="where the converted checkpoint is kept (default: nowhere)"
     )
     args = parser.parse_args()
+    options.within(args, "seed", 0, 10**9)
     passed = failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         tree = args.tree or pathlib.Path(scratch) / "tree"

@@ -78,6 +78,12 @@ def hold(summary: dict, floors: dict) -> list[tuple[bool, str]]:
     return out
 
 
+def check_duet(duet: pathlib.Path) -> None:
+    """Refuses what cannot be run."""
+    if not shutil.which(duet):
+        options.refuse("duet", duet, "is no program; build it first (README.md)")
+
+
 def floors_of(path: pathlib.Path, count: int) -> dict:
     """The floors for so many clips; none if the file has none."""
     with options.reading("floors", path):
@@ -111,8 +117,7 @@ def main() -> int:
         print(f"skip held_out: no trained transformer and text encoder in {args.model}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    if not shutil.which(args.duet):
-        options.refuse("duet", args.duet, "is no program; build it first (README.md)")
+    check_duet(args.duet)
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.out or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

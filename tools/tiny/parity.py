@@ -32,6 +32,7 @@ import compare  # noqa: E402
 import convert  # noqa: E402
 
 import held_out  # noqa: E402
+import options  # noqa: E402
 import tasks  # noqa: E402
 
 DELIVERED = [
@@ -98,6 +99,13 @@ def main() -> int:
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "out/parity", help="trees and dumps")
     parser.add_argument("more", nargs="*", help="more options of duet, after --")
     args = parser.parse_args()
+    options.within(args, "count", 1, held_out.OF)
+    options.within(args, "points", 2, 1000)
+    options.within(args, "seed", 0, 10**9)
+    options.check_there("model", args.model)
+    options.check_folder("work", args.work)
+    convert.check_converter(args.converter)
+    held_out.check_duet(args.duet)
     if not held_out.trained(args.model):
         print(f"skip parity: nothing trained in {args.model}\n0 passed, 0 failed, 1 skipped")
         return 0

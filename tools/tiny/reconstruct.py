@@ -19,7 +19,6 @@ Needs no text encoder and no transformer. Each bound counts as one test; exit co
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -34,6 +33,7 @@ import audio_vae  # noqa: E402
 import evaluate  # noqa: E402
 import grammar  # noqa: E402
 import native  # noqa: E402
+import options  # noqa: E402
 import tasks  # noqa: E402
 import video_vae  # noqa: E402
 import world  # noqa: E402
@@ -174,9 +174,18 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there")
     args = parser.parse_args()
+    for field in ("clips", "wide", "threads"):
+        options.within(args, field, 1, 10**4)
+    options.within(args, "seed", 0, 10**9)
+    options.check_device(args.device)
+    options.check_file("json", args.json)
+    if not (args.root / native.FIRST).is_dir():
+        raise SystemExit(
+            f"{args.root}: has no {native.FIRST}/; a model folder is asked for, as models/duet-tiny"
+        )
     torch.set_num_threads(args.threads)
     torch.backends.cudnn.allow_tf32 = False
-    vaes = Vaes(args.root / "FL2VA", args.device)
+    vaes = Vaes(args.root / native.FIRST, args.device)
     clips, truth, video = square(vaes, args)
     summary = {**evaluate.summarise(clips), **video, **wide(vaes, args)}
     print("ground truth, " + evaluate.table(evaluate.summarise(truth)))
@@ -185,7 +194,7 @@ def main() -> int:
         print(f"  {name:26s} {summary[name]}")
     if args.json:
         report = {"summary": summary, "truth": evaluate.summarise(truth), "clips": clips}
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
+        options.write_json(args.json, report)
     rows = verdicts(summary)
     for holds, line in rows:
         print(("ok     " if holds else "FAILED ") + line)
