@@ -261,6 +261,22 @@ def test_refusals(folder: pathlib.Path) -> None:
     subprocess.run([*front, str(folder / "cut.mp4")], check=True)
     (folder / "cut.mp4").write_bytes((folder / "cut.mp4").read_bytes()[: len(whole) // 2])
     (folder / "empty.mp4").write_bytes(b"")
+    # A sound that is there and cannot be read is not silence; none at all is.
+    shutil.copytree(folder / "pictures", folder / "hissing")
+    (folder / "hissing" / "a.wav").write_bytes(whole[:999])
+    silent = [
+        "ffmpeg",
+        "-v",
+        "error",
+        "-i",
+        str(folder / "a.mp4"),
+        "-c",
+        "copy",
+        "-an",
+        str(folder / "silent.mp4"),
+    ]
+    subprocess.run(silent, check=True)
+    check(evaluate.read_sound(folder / "silent.mp4").shape == (2, 0), "a clip without sound")
     run = command_line(folder / "a.mp4", "A red circle", "--json", str(folder / "none" / "x.json"))
     check(run.returncode == 1 and run.stdout == "" and "--json" in run.stderr, f"no folder: {run.stderr}")
     (folder / "small.ppm").write_bytes(b"P6 4 2 255\n" + bytes(24))
@@ -274,6 +290,7 @@ def test_refusals(folder: pathlib.Path) -> None:
         ("first.ppm.txt", "A red circle", "first.ppm.txt"),
         ("cut.mp4", "A red circle", "cannot be read whole"),
         ("empty.mp4", "A red circle", "cannot be read whole"),
+        ("hissing", "A red circle", "cannot be read whole"),
     ):
         run = command_line(folder / name, prompt)
         check(run.returncode == 1 and said in run.stderr, f"refusal of {prompt!r}: {run.stderr}")

@@ -141,7 +141,7 @@ def test_anew(folder: pathlib.Path) -> None:
 
 
 def test_anew_beside(folder: pathlib.Path) -> None:
-    """The same with two GPUs: what is encoded while it trains is on the other one, by half as many processes."""
+    """The same with two GPUs: what is encoded while it trains is on the other one."""
     tree = Tree(folder, ("FL2VA",), gpus=2)
     code, said, calls = tree.run(str(tree.state), "0", "10")
     check(code == 0, f"anew beside: {code} {said}")

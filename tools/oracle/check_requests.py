@@ -96,7 +96,7 @@ def dump_of_reference(args, entry):
         args.work, f"tree{entry['set']}"
     )
     convert.ensure(native, tree, args.converter)
-    wanted, made = os.path.join(out, "request.json"), os.path.join(tree, "made_of.json")
+    wanted, made = os.path.join(out, "request.json"), os.path.join(tree, convert.STAMP)
     stamp = {"request": entry, "taps": args.tap, "weights": overrides.read_json(made)}
     if not os.path.exists(wanted + ".done") or overrides.read_json(wanted + ".done") != stamp:
         shutil.rmtree(out, ignore_errors=True)

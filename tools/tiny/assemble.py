@@ -14,7 +14,9 @@ import os
 import pathlib
 import sys
 
+import jsonfile
 import native
+import options
 import text
 import tokenizer
 import world
@@ -67,7 +69,7 @@ def assemble(root: pathlib.Path) -> None:
         if not (folder / "transformer" / "config.json").exists():
             print(f"{name}: no transformer yet")
             continue
-        native.write_json(folder / "model_index.json", model_index(partition))
+        jsonfile.write(folder / "model_index.json", model_index(partition))
         if name != native.FIRST:
             for shared in SHARED:
                 link(folder / shared, f"../{native.FIRST}/{shared}")
@@ -93,10 +95,7 @@ def main() -> int:
     )
     parser.add_argument("root", type=pathlib.Path, help="the model folder, as models/duet-tiny")
     args = parser.parse_args()
-    if not (args.root / native.FIRST).is_dir():
-        raise SystemExit(
-            f"{args.root}: has no {native.FIRST}/; a model folder is asked for, as models/duet-tiny"
-        )
+    options.check_model(args.root, native.FIRST)
     assemble(args.root)
     return 0 if sizes(args.root) <= LIMIT_BYTES else 1
 

@@ -37,6 +37,7 @@ import sys
 import numpy as np
 
 import grammar
+import jsonfile
 import options
 import world
 
@@ -97,7 +98,7 @@ def read_frames(path: pathlib.Path) -> np.ndarray:
 
 
 def read_sound(path: pathlib.Path) -> np.ndarray:
-    """[2, samples] float32 at 32 kHz; empty if there is no sound."""
+    """[2, samples] float32 at 32 kHz; empty if there is no sound. RuntimeError if there is one that cannot be read."""
     if path.is_dir():
         found = sorted(path.glob("*.wav"))
         if not found:
@@ -105,7 +106,9 @@ def read_sound(path: pathlib.Path) -> np.ndarray:
         path = found[0]
     try:
         raw = _ffmpeg("-i", str(path), "-vn", "-ac", "2", "-ar", str(world.SAMPLE_RATE), "-f", "f32le", "-")
-    except RuntimeError:
+    except RuntimeError as problem:
+        if "does not contain any stream" not in str(problem):
+            raise
         raw = b""
     return np.frombuffer(raw, np.float32).reshape(-1, 2).T
 
@@ -689,7 +692,7 @@ def main() -> int:
         for note in grammar.unread(entry["prompt"]):
             print(f"not judged: {note}" + (f" ({entry['file']})" if len(entries) > 1 else ""))
     if args.json:
-        options.write_json(args.json, {"summary": summary, "clips": clips})
+        jsonfile.write(args.json, {"summary": summary, "clips": clips})
     return 0
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import json
 import multiprocessing
 import os
 import pathlib
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 
 import flow
+import jsonfile
 import native
 import options
 import packing
@@ -140,11 +140,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         options.within(args, field, low, 10**6)
     options.within(args, "guidance", 0, 100)
     options.check_device(args.device)
-    partition = native.folder_of(args.task)
-    if not (args.root / partition / "transformer").is_dir():
-        raise SystemExit(
-            f"{args.root}: has no {partition}/transformer/; a model folder is asked for, as models/duet-tiny"
-        )
+    options.check_model(args.root, f"{native.folder_of(args.task)}/transformer")
     if args.swap and args.task != "ref2va":
         options.refuse("swap", "", "is for --task ref2va only")
     options.check_folder("out", args.out)
@@ -181,7 +177,7 @@ def main() -> None:
     summary, lines = table(clips)
     print(lines)
     if args.json:
-        args.json.write_text(json.dumps({"summary": summary, "clips": clips}, indent=1) + "\n")
+        jsonfile.write(args.json, {"summary": summary, "clips": clips})
 
 
 if __name__ == "__main__":

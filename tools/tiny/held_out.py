@@ -27,6 +27,7 @@ import tempfile
 import time
 
 import evaluate
+import jsonfile
 import options
 import tasks
 
@@ -132,7 +133,7 @@ def main() -> int:
     summary = evaluate.summarise(measured)
     print(evaluate.table(summary))
     if args.json:
-        options.write_json(args.json, {"summary": summary, "clips": measured})
+        jsonfile.write(args.json, {"summary": summary, "clips": measured})
     verdicts = hold(summary, floors)
     for good, line in verdicts:
         print(("ok     " if good else "FAILED ") + line)

@@ -19,6 +19,8 @@ import pathlib
 import torch
 from safetensors.torch import load_file, save_file
 
+import jsonfile
+
 PARTITIONS = {"fl2va": ("t2va", "fl2va"), "ref2va": ("ref2va",)}  # their tasks
 FOLDERS = {"fl2va": "FL2VA", "ref2va": "Ref2VA"}  # theirs in a model
 FIRST = FOLDERS["fl2va"]  # holds what the partitions share
@@ -35,12 +37,6 @@ FP32_PREFIXES = (
 def folder_of(task: str) -> str:
     """The folder of the partition that does a task."""
     return next(FOLDERS[name] for name, tasks in PARTITIONS.items() if task in tasks)
-
-
-def write_json(path: pathlib.Path, value: dict) -> None:
-    """Indented JSON with a final newline."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n")
 
 
 def interleave_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: int) -> torch.Tensor:
@@ -65,7 +61,7 @@ def write_shard(folder: pathlib.Path, tensors: dict[str, torch.Tensor]) -> None:
     """A sharded checkpoint of one shard, with its index."""
     save(tensors, folder / SHARD)
     total = sum(t.numel() * t.element_size() for t in tensors.values())
-    write_json(
+    jsonfile.write(
         folder / "model.safetensors.index.json",
         {"metadata": {"total_size": total}, "weight_map": {k: SHARD for k in sorted(tensors)}},
     )
@@ -105,7 +101,7 @@ def write_video_vae(folder: pathlib.Path, vae: torch.nn.Module, mean: list[float
     """`video_vae/`: config.json (runtime), source/config.json (architecture), source/model.safetensors."""
     c = vae.config
     ch = c.block_out_channels[0]
-    write_json(
+    jsonfile.write(
         folder / "config.json",
         {
             "_class_name": "MiniMaxH3VideoVAE",
@@ -128,7 +124,7 @@ def write_video_vae(folder: pathlib.Path, vae: torch.nn.Module, mean: list[float
             "latents_std": std,
         },
     )
-    write_json(
+    jsonfile.write(
         folder / "source" / "config.json",
         {
             "_class_name": "AutoencoderKLLegacy",
@@ -184,7 +180,7 @@ def write_audio_vae(folder: pathlib.Path, vae: torch.nn.Module, mean: list[float
     """`audio_vae/`: config.json, config.yaml, metadata.json, model.safetensors (names as they are, weight
     norm unfolded)."""
     c = vae.config
-    write_json(
+    jsonfile.write(
         folder / "config.json",
         {
             "_class_name": "MiniMaxH3AudioVAE",
@@ -202,7 +198,7 @@ def write_audio_vae(folder: pathlib.Path, vae: torch.nn.Module, mean: list[float
         f"model_config:\n  sr: {c.sampling_rate}\n  decoder_dim: {c.decoder_dim}\n  audio_channel: 1\n"
         f"  vae_latent_channels: {c.latent_channels}\n"
     )
-    write_json(
+    jsonfile.write(
         folder / "metadata.json",
         {
             "metadata": {
@@ -279,7 +275,7 @@ def transformer_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def write_transformer(folder: pathlib.Path, model: torch.nn.Module) -> None:
     """`transformer/`: config.json, one shard and its index."""
     c = model.config
-    write_json(
+    jsonfile.write(
         folder / "config.json",
         {
             "_class_name": "MiniMaxH3DiTModel",

@@ -1,14 +1,12 @@
 """What the commands say of an option that cannot be: one line with its name, the rule and the nearest value that holds.
 
-Checked before anything is made, so that no work is lost; figures are written whole or not at all (`write_json`). NOT here:
-which options there are (each command's own).
+Checked before anything is made, so that no work is lost. NOT here: which options there are (each command's own).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import pathlib
@@ -81,13 +79,6 @@ def check_device(name: str) -> None:
     refuse("device", name, f"must be cpu or a GPU, as cuda:0; {gpus} here", "cuda:0" if gpus else "cpu")
 
 
-def write_json(path: pathlib.Path, value) -> None:
-    """Figures as JSON. A stop leaves the old file or the new one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=1) + "\n")
-    part.replace(path)
-
-
 def check_file(field: str, path: pathlib.Path | None) -> None:
     """Refuses a file that could not be written."""
     if path is None:
@@ -99,3 +90,9 @@ def check_file(field: str, path: pathlib.Path | None) -> None:
         refuse(field, path, f"{folder} is not a folder")
     if not os.access(path if path.exists() else folder, os.W_OK):
         refuse(field, path, "cannot be written")
+
+
+def check_model(root: pathlib.Path, inner: str) -> None:
+    """Refuses a model folder without what a command reads from it."""
+    if not (root / inner).is_dir():
+        raise SystemExit(f"{root}: has no {inner}/; a model folder is asked for, as models/duet-tiny")

@@ -32,6 +32,7 @@ import torch  # noqa: E402
 import audio_vae  # noqa: E402
 import evaluate  # noqa: E402
 import grammar  # noqa: E402
+import jsonfile  # noqa: E402
 import native  # noqa: E402
 import options  # noqa: E402
 import tasks  # noqa: E402
@@ -179,10 +180,7 @@ def main() -> int:
     options.within(args, "seed", 0, 10**9)
     options.check_device(args.device)
     options.check_file("json", args.json)
-    if not (args.root / native.FIRST).is_dir():
-        raise SystemExit(
-            f"{args.root}: has no {native.FIRST}/; a model folder is asked for, as models/duet-tiny"
-        )
+    options.check_model(args.root, native.FIRST)
     torch.set_num_threads(args.threads)
     torch.backends.cudnn.allow_tf32 = False
     vaes = Vaes(args.root / native.FIRST, args.device)
@@ -194,7 +192,7 @@ def main() -> int:
         print(f"  {name:26s} {summary[name]}")
     if args.json:
         report = {"summary": summary, "truth": evaluate.summarise(truth), "clips": clips}
-        options.write_json(args.json, report)
+        jsonfile.write(args.json, report)
     rows = verdicts(summary)
     for holds, line in rows:
         print(("ok     " if holds else "FAILED ") + line)

@@ -36,7 +36,9 @@ sys.path.insert(0, str(HERE.parent / "oracle"))
 import convert  # noqa: E402
 import overrides  # noqa: E402
 
+import jsonfile  # noqa: E402
 import judge  # noqa: E402
+import native  # noqa: E402
 import options  # noqa: E402
 import tasks  # noqa: E402
 import world  # noqa: E402
@@ -163,7 +165,7 @@ def choose(args: argparse.Namespace) -> list[tasks.Request]:
 def resume(args: argparse.Namespace) -> tuple[dict, dict[int, dict]]:
     """What this run is, and the figures an earlier one of the same kind left in --json."""
     identity = {k: getattr(args, k) for k in ("task", "count", "points", "seed", "noise_seed", "swap")}
-    identity["made_of"] = overrides.read_json(args.tree, "made_of.json")
+    identity["made_of"] = overrides.read_json(args.tree, convert.STAMP)
     if args.json is None or not args.json.exists():
         return identity, {}
     try:
@@ -187,7 +189,7 @@ def write(path: pathlib.Path | None, identity: dict, clips: dict[int, dict]) -> 
     ordered = [clips[i] for i in sorted(clips)]
     summary, lines = judge.table(ordered)
     if path:
-        options.write_json(path, {"summary": summary, "clips": ordered, "run": identity})
+        jsonfile.write(path, {"summary": summary, "clips": ordered, "run": identity})
     return lines
 
 
@@ -217,7 +219,7 @@ def make(args: argparse.Namespace, pool: concurrent.futures.Executor) -> str:
             folder = args.out / f"{args.task}-{i:03d}"
             manifest[folder.name] = save(folder, request.prompt, given, frames, sound)
             entries = [manifest[name] for name in sorted(manifest)]
-            options.write_json(args.out / "manifest.json", entries)
+            jsonfile.write(args.out / "manifest.json", entries)
         made += 1
         each = (time.monotonic() - began) / made
         print(
@@ -238,11 +240,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         options.refuse("swap", f"with --task {args.task}", "is for --task ref2va only", "ref2va")
     options.check_device(args.device)
     convert.check_converter(args.converter)
-    if ("transformer_ref" if args.task == "ref2va" else "transformer") not in convert.partitions(
-        str(args.root)
-    ):
-        meant = "a model folder is asked for, as models/duet-tiny"
-        raise SystemExit(f"{args.root}: has no transformer for {args.task}; {meant}")
+    options.check_model(args.root, f"{native.folder_of(args.task)}/transformer")
     options.check_folder("out", args.out)
     options.check_file("json", args.json)
 

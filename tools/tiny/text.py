@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import jsonfile
 import native
 import options
 import tasks
@@ -414,7 +415,7 @@ def write(folder: pathlib.Path, encoder: Encoder) -> None:
     """`text_encoder/`: config.json, one bf16 shard and its index."""
     c = encoder.qwen.config
     text, vision = c.text_config, c.vision_config
-    native.write_json(
+    jsonfile.write(
         folder / "config.json",
         {
             "architectures": ["Qwen3VLForConditionalGeneration"],

@@ -20,7 +20,7 @@ import pathlib
 import numpy as np
 
 import grammar
-import native
+import jsonfile
 import world
 
 MERGES = 300
@@ -148,7 +148,7 @@ def write(folder: pathlib.Path, merges: list[tuple[str, str]]) -> None:
     (folder / "vocab.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}, ensure_ascii=False))
     (folder / "merges.txt").write_text("".join(f"{a} {b}\n" for a, b in merges))
     ids = token_ids(len(merges))
-    native.write_json(
+    jsonfile.write(
         folder / "tokenizer_config.json",
         {
             "add_bos_token": False,
@@ -188,7 +188,7 @@ def write_processor(folder: pathlib.Path) -> None:
         "image_std": [0.5] * 3,
         "processor_class": "Qwen3VLProcessor",
     }
-    native.write_json(
+    jsonfile.write(
         folder / "preprocessor_config.json",
         {
             "size": {"longest_edge": 16777216, "shortest_edge": 65536},
@@ -196,7 +196,7 @@ def write_processor(folder: pathlib.Path) -> None:
             "image_processor_type": "Qwen2VLImageProcessorFast",
         },
     )
-    native.write_json(
+    jsonfile.write(
         folder / "video_preprocessor_config.json",
         {
             "size": {"longest_edge": 25165824, "shortest_edge": 4096},

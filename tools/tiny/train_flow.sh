@@ -15,8 +15,9 @@
 # and waits, or, if it goes on from its own weights, begins after FL2VA. Strays are encoded while a training without them goes on;
 # with a second GPU, on the one where Ref2VA does not train.
 set -euo pipefail
-[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0; }
-[ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
+[[ ${1:-} != -h && ${1:-} != --help ]] || { usage; exit 0; }
+[ $# -ge 3 ] || { usage; exit 2; }
 state=$1 fl2va=$2 ref2va=$3
 shift 3
 more=("$@")
@@ -25,6 +26,7 @@ root=$(cd "$here/../.." && pwd)/models/duet-tiny
 for name in fl2va ref2va; do
     [[ ${!name} =~ ^[0-9]{1,4}(\.[0-9]+)?$ ]] || { echo "train_flow.sh: ${name^^} ${!name}: minutes, a number from 0 to 9999"; exit 2; }
 done
+fl2va=$(awk -v m="$fl2va" 'BEGIN { print m + 0 }') ref2va=$(awk -v m="$ref2va" 'BEGIN { print m + 0 }') # 1.0 is 1
 above_0() { [[ $1 =~ [1-9] ]]; }
 partitions=()
 if above_0 $fl2va; then partitions+=(FL2VA); fi
@@ -33,7 +35,6 @@ if above_0 $ref2va; then partitions+=(Ref2VA); fi
 above_0 $fl2va || [ -e "$root/FL2VA/transformer/config.json" ] ||
     { echo "train_flow.sh: FL2VA 0: there are no weights of it to leave as they are"; exit 2; }
 [ -n "$state" ] || { echo "train_flow.sh: STATE: must be given"; exit 2; }
-fl2va=$(awk -v m="$fl2va" 'BEGIN { print m + 0 }') ref2va=$(awk -v m="$ref2va" 'BEGIN { print m + 0 }') # 1.0 is 1
 [[ $state != -* ]] || { echo "train_flow.sh: STATE $state: must not begin with a dash; nearest: ./$state"; exit 2; }
 for option in "${more[@]}"; do
     case $option in
